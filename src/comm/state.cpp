@@ -118,7 +118,8 @@ Communicator::State::~State() {
 // has the first number after the barrier, however much there was to find out.
 void Communicator::State::explore(Communicator& self, const comm::Wireup& wireup, bool measures) {
   constexpr std::uint32_t kMeeting = ~std::uint32_t{0};
-  engine::Group* const own = std::exchange(group, engine->reserve(kMeeting, transport::kCommSlots));
+  engine::Group* const own =
+      std::exchange(group, engine->reserve(kMeeting, engine::shared_memory::kCommSlots));
   engine->open(*group, own->peers);
   const std::uint64_t calls_before = std::exchange(calls, 0);
   meeting = true;

@@ -15,6 +15,7 @@
 #include "comm/metrics_server.hpp"
 #include "comm/settings.hpp"
 #include "comm/state.hpp"
+#include "engine/shared_memory/segment.hpp"
 #include "observe/metrics_recorder.hpp"
 #include "observe/timeline_recorder.hpp"
 #include "transport/host.hpp"
@@ -177,7 +178,7 @@ std::chrono::nanoseconds Terms::timeout() const {
 Offer make_offer(int rank, const Terms& terms) {
   const auto allowed = allowed_transports(terms.options).value_or_throw();
   auto transport_options = transport::make_transport_options(terms.job, terms.store_host).value_or_throw();
-  transport_options.segment_bytes = sizeof(transport::SharedSegment);
+  transport_options.segment_bytes = sizeof(engine::shared_memory::Segment);
 
   Offer offer;
   Published mine;

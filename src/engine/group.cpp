@@ -20,7 +20,7 @@ std::uint64_t user_of(const Group& group) {
 Group* Groups::reserve(std::uint32_t context, std::uint32_t first_slot) {
   remove_unused();
   if (groups_.contains(context)) return nullptr;
-  std::bitset<transport::kCommSlots> taken;
+  std::bitset<shared_memory::kCommSlots> taken;
   for (const auto& [number, group] : groups_) {
     if (group->slot < taken.size()) taken.set(group->slot);
   }
@@ -28,7 +28,7 @@ Group* Groups::reserve(std::uint32_t context, std::uint32_t first_slot) {
   made->context = context;
   made->slot = first_slot;
   while (made->slot < taken.size() && taken[made->slot]) ++made->slot;
-  if (transport::SharedSegment* const segment = peers_.segment();
+  if (shared_memory::Segment* const segment = peers_.segment();
       segment != nullptr && made->slot < taken.size()) {
     segment->slots[made->slot].clear();
     segment->slots[made->slot].user.store(user_of(*made), std::memory_order_release);
@@ -53,7 +53,7 @@ void Groups::share_memory(Group& group, int shared_cores) {
     local_peers.push_back(peer == rank_ ? nullptr : peers_[peer].link.endpoint().local_peer());
   }
   const bool shares_memory = group.peers.size() > 1 && std::ranges::count(local_peers, nullptr) == 1;
-  if (!shares_memory || group.slot >= transport::kCommSlots) return give_back_slot(group);
+  if (!shares_memory || group.slot >= shared_memory::kCommSlots) return give_back_slot(group);
   group.team =
       std::make_unique<shared_memory::Team>(own, std::move(local_peers), group.slot, shared_cores, listener_);
   in_memory_.push_back(&group);
@@ -71,10 +71,10 @@ Group* Groups::find(std::uint32_t context) const {
 }
 
 void Groups::give_back_slot(Group& group) {
-  transport::SharedSegment* const segment = peers_.segment();
-  if (segment != nullptr && group.slot < transport::kCommSlots)
+  shared_memory::Segment* const segment = peers_.segment();
+  if (segment != nullptr && group.slot < shared_memory::kCommSlots)
     segment->slots[group.slot].user.store(0, std::memory_order_release);
-  group.slot = transport::kCommSlots;
+  group.slot = shared_memory::kCommSlots;
 }
 
 /// A group in shared memory stays until all its ranks have left it: they may still read what this rank has
@@ -86,8 +86,7 @@ void Groups::remove_unused() {
     peers_.segment()->slots[group->slot].user.store(0, std::memory_order_release);
     const bool is_used = std::ranges::any_of(group->peers, [&](int peer) {
       if (peer == rank_) return false;
-      const auto& segment =
-          transport::SharedSegment::in(peers_[peer].link.endpoint().local_peer()->segment());
+      const auto& segment = shared_memory::Segment::in(peers_[peer].link.endpoint().local_peer()->segment());
       return segment.slots[group->slot].user.load(std::memory_order_acquire) == user_of(*group);
     });
     if (!is_used) groups_.erase(group->context);

@@ -30,7 +30,7 @@ struct Group {
   }
 
   std::uint32_t context = 0;                       ///< the communicator's number
-  std::uint32_t slot = transport::kCommSlots;      ///< of the shared segments; kCommSlots: none
+  std::uint32_t slot = shared_memory::kCommSlots;  ///< of the shared segments; kCommSlots: none
   std::vector<int> peers = {};                     ///< the link of each rank
   std::unique_ptr<shared_memory::Team> team = {};  ///< null if the ranks share no memory
   bool is_closed = false;                          ///< this rank makes no more calls

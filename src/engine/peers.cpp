@@ -22,7 +22,7 @@ namespace {
 constexpr auto kLowerRankDialDelay = std::chrono::milliseconds(50);
 constexpr std::size_t kSpeculativeReads = 2;
 constexpr int kPollsBetweenAsking = 8;
-constexpr std::uint32_t kAwake = 0;  // of SharedSegment::asleep
+constexpr std::uint32_t kAwake = 0;  // of Segment::asleep
 
 /// Why this process cannot open a connection to any peer (no descriptor is left); empty if it can.
 std::string why_no_descriptor() {
@@ -41,7 +41,7 @@ Peers::Peers(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoin
     const int fd = endpoint->fd();
     has_descriptors_ = has_descriptors_ || !endpoint->polls_are_free();
     if (transport::LocalPeer* local_peer = endpoint->local_peer())
-      segment_ = &transport::SharedSegment::in(local_peer->own_segment());
+      segment_ = &shared_memory::Segment::in(local_peer->own_segment());
     peers_.emplace_back(new Peer{transport::Link(number, std::move(endpoint), listener, memory)});
     if (fd >= 0 || number == rank_) peers_.back()->connection = Peer::Connection::up;
     if (fd >= 0) event_set_.add(fd, static_cast<std::uint32_t>(number)).throw_if_error();
@@ -239,7 +239,7 @@ bool Peers::shares_core(int core) {
   return std::any_of(peers_.begin(), peers_.begin() + rank_, [&](const auto& peer) {
     transport::LocalPeer* local_peer = peer->link.endpoint().local_peer();
     if (local_peer == nullptr) return false;
-    const auto& segment = transport::SharedSegment::in(local_peer->segment());
+    const auto& segment = shared_memory::Segment::in(local_peer->segment());
     return segment.core.load(std::memory_order_relaxed) == place;
   });
 }

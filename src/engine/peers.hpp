@@ -14,9 +14,9 @@
 #include "base/memory_pool.hpp"
 #include "engine/control.hpp"
 #include "engine/failure_detector.hpp"
+#include "engine/shared_memory/segment.hpp"
 #include "net/event_set.hpp"
 #include "transport/link.hpp"
-#include "transport/shared_segment.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::engine {
@@ -72,7 +72,7 @@ class Peers final : public MonitoredPeers {
   Peer& operator[](int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
   const std::vector<std::unique_ptr<Peer>>& all() const noexcept { return peers_; }
   /// This rank's segment of the memory that it shares with peers; null if it shares none.
-  transport::SharedSegment* segment() const noexcept { return segment_; }
+  shared_memory::Segment* segment() const noexcept { return segment_; }
   /// A poll of some link takes a system call.
   bool has_descriptors() const noexcept { return has_descriptors_; }
   /// Payload that has moved over sockets.
@@ -133,8 +133,8 @@ class Peers final : public MonitoredPeers {
   OnDemand on_demand_;
   net::EventSet event_set_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  transport::SharedSegment* segment_ = nullptr;
-  std::uint32_t sleep_ = 1;  // number of the last sleep, see SharedSegment::asleep; odd also when it wraps
+  shared_memory::Segment* segment_ = nullptr;
+  std::uint32_t sleep_ = 1;  // number of the last sleep, see Segment::asleep; odd also when it wraps
   bool has_descriptors_ = false;
   bool may_hold_unexpected_ = false;
   std::size_t armed_ = 0;  // peers, from rank 0 on

@@ -12,10 +12,10 @@
 #include <gtest/gtest.h>
 
 #include "conformance/shared_memory.hpp"
+#include "engine/shared_memory/segment.hpp"
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
-#include "transport/shared_segment.hpp"
 
 namespace kolo::test {
 namespace {
@@ -76,7 +76,8 @@ TEST(InSharedMemory, AReductionWithoutANameIsOneOfTheCallersAllTheSame) {
 TEST(InSharedMemory, MoreCommunicatorsThanSlots) {
   expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
     std::vector<Communicator> all;
-    for (std::uint32_t i = 0; i < transport::kCommSlots + 6; ++i) all.push_back(c.split(0, -c.rank()));
+    for (std::uint32_t i = 0; i < engine::shared_memory::kCommSlots + 6; ++i)
+      all.push_back(c.split(0, -c.rank()));
     std::vector<std::vector<float>> data(all.size(), std::vector<float>(2000, 1.0f));
     std::vector<Work> works;
     std::uint32_t in_memory = 0;
@@ -91,9 +92,9 @@ TEST(InSharedMemory, MoreCommunicatorsThanSlots) {
     for (const auto& sums : data) {
       if (sums[0] != 3.0f || sums[1999] != 3.0f) throw std::runtime_error("wrong sum");
     }
-    if (in_memory > transport::kCommSlots - 1)
+    if (in_memory > engine::shared_memory::kCommSlots - 1)
       throw std::runtime_error("more communicators in shared memory than slots");
-    if (in_memory < transport::kCommSlots / 2) throw std::runtime_error("slots are wasted");
+    if (in_memory < engine::shared_memory::kCommSlots / 2) throw std::runtime_error("slots are wasted");
   });
 }
 
@@ -104,7 +105,7 @@ TEST(InSharedMemory, SlotsOfCommunicatorsThatAreGoneAreUsedAgain) {
       std::mt19937 own(seed * 100 + unsigned(c.rank()));  // times at which this rank frees memory
       std::vector<Communicator> alive{c};
       std::vector<Communicator> to_drop;
-      for (unsigned round = 0; round < 5 * transport::kCommSlots; ++round) {
+      for (unsigned round = 0; round < 5 * engine::shared_memory::kCommSlots; ++round) {
         const std::size_t from = random() % alive.size();
         std::array<int, 4> colors;
         for (int& color : colors) color = static_cast<int>(random() % 4) - 1;

@@ -7,10 +7,10 @@
 
 #include "conformance/shared_memory.hpp"
 #include "engine/shared_memory/call.hpp"
+#include "engine/shared_memory/segment.hpp"
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
-#include "transport/shared_segment.hpp"
 
 namespace kolo::test {
 namespace {
@@ -95,13 +95,15 @@ TEST(InSharedMemory, EverySizeThatTravelsInAnotherWay) {
     expect_ranks({.size = crowd.ranks, .transport = "shm"}, [](Communicator& c) {
       std::vector<std::uint64_t> bytes = {0, 1, 3};
       for (const std::uint64_t limit :
-           {transport::CallDescriptor::kInline, transport::kShortBytes, transport::kDescriptorBytes,
-            std::size_t{transport::kDescriptorBytes * 2}}) {
+           {engine::shared_memory::CallDescriptor::kInline, engine::shared_memory::kShortBytes,
+            engine::shared_memory::kDescriptorBytes,
+            std::size_t{engine::shared_memory::kDescriptorBytes * 2}}) {
         bytes.insert(bytes.end(), {limit - 1, limit, limit + 1});
       }
       run_everywhere(c, DType::uint8, bytes, kPlacements);
       run_everywhere(c, DType::float64,
-                     {1, 4, 5, transport::kDescriptorBytes / 8, transport::kDescriptorBytes / 8 + 1},
+                     {1, 4, 5, engine::shared_memory::kDescriptorBytes / 8,
+                      engine::shared_memory::kDescriptorBytes / 8 + 1},
                      kPlacements);
     });
   }
@@ -113,7 +115,7 @@ TEST(InSharedMemory, EveryNumberOfPieces) {
     const int usable = CPU_COUNT(&cores.set());
     expect_ranks({.size = crowd.ranks, .transport = "shm", .watchdog = std::chrono::seconds(230)},
                  [usable](Communicator& c) {
-                   transport::SliceCounters counters{};
+                   engine::shared_memory::SliceCounters counters{};
                    engine::shared_memory::Shape shape;  // whose pieces are the longest
                    shape.form.kind = schedule::SharedMemoryForm::Kind::reduce_for_all;
                    engine::shared_memory::Call call;

@@ -16,16 +16,16 @@ namespace {
 /// The call's place in the slot and, as far as it fits, its number in the communicator. Ranks that have made
 /// the same calls agree on both.
 std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
-  return (call << 32 | ((place + 1) & 0xffffffff)) & ~transport::CallDescriptor::kBehindOthers;
+  return (call << 32 | ((place + 1) & 0xffffffff)) & ~CallDescriptor::kBehindOthers;
 }
 
 /// Where a rank puts its contribution: in its descriptor, if it fits and the descriptor holds no ranges; else
 /// in the slot.
 template <typename AnySlot>
 auto* content_of(AnySlot& slot, const Running& running, std::uint64_t bytes) {
-  const bool fits = bytes <= transport::CallDescriptor::kInline && running.shown <= transport::kShortBytes;
-  return fits ? slot.descriptors[running.place % transport::kDescriptors].content
-              : slot.data[running.place % transport::kDescriptors];
+  const bool fits = bytes <= CallDescriptor::kInline && running.shown <= kShortBytes;
+  return fits ? slot.descriptors[running.place % kDescriptors].content
+              : slot.data[running.place % kDescriptors];
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
   call.input = static_cast<const std::byte*>(spec.input);
   call.output = static_cast<std::byte*>(spec.output);
   call.fold = call.shape->form.reduces() ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
-  transport::CallDescriptor& descriptor = slot_->descriptors[running.place % transport::kDescriptors];
+  CallDescriptor& descriptor = slot_->descriptors[running.place % kDescriptors];
   descriptor.signature = spec.signature;
   running.signature = spec.signature;  // a copy to compare with: other cores have the descriptor's line
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
@@ -68,16 +68,16 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
     is_shared = descriptor.memory[0].region != 0 && descriptor.memory[1].region != 0;
     if (!is_shared) descriptor.memory[0] = descriptor.memory[1] = {};
   }
-  if (bytes > 0 && bytes <= transport::kDescriptorBytes && !is_shared) {
+  if (bytes > 0 && bytes <= kDescriptorBytes && !is_shared) {
     std::byte* content = content_of(*slot_, running, bytes);
-    if (bytes > transport::CallDescriptor::kInline) prefault_short();
-    if (bytes > transport::kShortBytes && size() > 2 && shared_cores_ == 0) {
+    if (bytes > CallDescriptor::kInline) prefault_short();
+    if (bytes > kShortBytes && size() > 2 && shared_cores_ == 0) {
       kernels::copy_for_others(content, call.input, bytes);
     } else {
       std::memcpy(content, call.input, bytes);
     }
   }
-  descriptor.number.store(running.number | (behind_others ? transport::CallDescriptor::kBehindOthers : 0),
+  descriptor.number.store(running.number | (behind_others ? CallDescriptor::kBehindOthers : 0),
                           std::memory_order_release);
   if (shared_cores_ > 0) {
     arrive(running, bytes > 0 && !is_shared);
@@ -91,7 +91,7 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
 /// that saves it a turn.
 void Team::arrive(Running& running, bool is_private) {
   Call& call = running.call;
-  call.counters = &slots_.front()->shares[running.place % transport::kDescriptors];
+  call.counters = &slots_.front()->shares[running.place % kDescriptors];
   call.shares = 0;
   const bool is_short = running.shown <= always_short_;
   // The last rank does a short call for all, unless it does not sum. If it stops before it has, the other
@@ -121,11 +121,11 @@ void Team::arrive(Running& running, bool is_private) {
 Team::Announced Team::poll_descriptors(Running& running) const {
   for (; running.announced_ranks < size(); ++running.announced_ranks) {
     if (running.announced_ranks == rank_) continue;
-    const transport::CallDescriptor& descriptor = slots_[static_cast<std::size_t>(running.announced_ranks)]
-                                                      ->descriptors[running.place % transport::kDescriptors];
+    const CallDescriptor& descriptor =
+        slots_[static_cast<std::size_t>(running.announced_ranks)]->descriptors[running.place % kDescriptors];
     const std::uint64_t number = descriptor.number.load(std::memory_order_acquire);
     if (!same_place(number, running.number)) return Announced::not_yet;
-    if ((number & ~transport::CallDescriptor::kBehindOthers) != running.number ||
+    if ((number & ~CallDescriptor::kBehindOthers) != running.number ||
         !(descriptor.signature == running.signature))
       return Announced::otherwise;
   }
@@ -155,7 +155,7 @@ bool Team::take_short_call(Running& running) const {
 /// descriptors. For any other rank it is enough that the call, or its first piece, is finished: the ranks
 /// that sum have looked.
 Team::Announced Team::poll_announcements(Running& running) const {
-  const transport::SliceCounters* const counters = running.call.counters;
+  const SliceCounters* const counters = running.call.counters;
   if (counters == nullptr || running.works_for_all) return poll_descriptors(running);
   if (running.shown <= always_short_) {
     if (counters->is_finished(running.place, 1)) return Announced::by_all;
@@ -177,7 +177,7 @@ bool Team::is_agreed(Running& running, Operation* operation, bool& moved) {
   const OperationSpec& spec = operation->spec();
   const auto rank = static_cast<std::size_t>(running.announced_ranks);
   listener_.on_disagreement(spec.call, spec.signature, spec.ranks()[rank],
-                            slots_[rank]->descriptors[running.place % transport::kDescriptors].signature);
+                            slots_[rank]->descriptors[running.place % kDescriptors].signature);
   return false;
 }
 
@@ -185,10 +185,10 @@ bool Team::is_agreed(Running& running, Operation* operation, bool& moved) {
 /// the same descriptors.
 bool Team::is_short(const Running& running) const {
   if (running.shown <= always_short_) return true;
-  if (running.shown > transport::kDescriptorBytes) return false;
+  if (running.shown > kDescriptorBytes) return false;
   for (int r = 0; r < size(); ++r) {
-    const transport::CallDescriptor& descriptor =
-        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % transport::kDescriptors];
+    const CallDescriptor& descriptor =
+        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
     if (running.call.shape->shown_bytes(r) > 0 && descriptor.memory[0].region != 0) return false;
   }
   return true;
@@ -211,16 +211,15 @@ void Team::finish_short_call(Running& running) {
   finish_short(running.call, shown);
   if (size() > 2 || shared_cores_ > 0) return;
   const int peer = 1 - rank_;
-  transport::CommSlot& slot = *slots_[static_cast<std::size_t>(peer)];
+  CommSlot& slot = *slots_[static_cast<std::size_t>(peer)];
   const std::uint64_t bytes = running.call.shape->shown_bytes(peer);
-  if (bytes > transport::CallDescriptor::kInline)
-    kernels::own_lines(slot.data[running.place % transport::kDescriptors], bytes);
+  if (bytes > CallDescriptor::kInline) kernels::own_lines(slot.data[running.place % kDescriptors], bytes);
 }
 
 /// Where the last rank to arrive puts the sums of a short call.
 std::byte* Team::result_of(const Running& running) const {
-  const bool fits = running.shown <= transport::SliceCounters::kResultBytes;
-  return fits ? running.call.counters->result : slots_.front()->data[running.place % transport::kDescriptors];
+  const bool fits = running.shown <= SliceCounters::kResultBytes;
+  return fits ? running.call.counters->result : slots_.front()->data[running.place % kDescriptors];
 }
 
 /// Done by the rank that works for all: no other rank reads the contributions, so the sums may take the place

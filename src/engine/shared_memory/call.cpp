@@ -23,7 +23,7 @@ Shape make_shape(const schedule::SharedMemoryForm& form, std::span<const std::ui
 
 bool Call::is_given_up() const {
   std::atomic_thread_fence(std::memory_order_acquire);  // what was read before stays before it
-  return std::any_of(segments.begin(), segments.end(), [](const transport::SharedSegment* segment) {
+  return std::any_of(segments.begin(), segments.end(), [](const Segment* segment) {
     return segment->closed.load(std::memory_order_seq_cst) != 0;
   });
 }
@@ -52,27 +52,27 @@ void Call::take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) 
 
 Wait Call::finish() {
   publish(slot->done, number);
-  Wait wait{.counter = &transport::CommSlot::done, .target = number, .is_last = true};
+  Wait wait{.counter = &CommSlot::done, .target = number, .is_last = true};
   if (counters == nullptr) return wait;
   const auto ranks = static_cast<std::uint64_t>(size);
   wait.common = counters;
-  wait.common_target = transport::SliceCounters::none_of(place) + ranks;
+  wait.common_target = SliceCounters::none_of(place) + ranks;
   if (counters->finish_one(place, ranks)) wake_all(*counters);
   return wait;
 }
 
-void Call::wake_all(transport::SliceCounters& of) {
+void Call::wake_all(SliceCounters& of) {
   wake_nappers(of);
   changed = changed || of.sleeping.load(std::memory_order_relaxed) > 0;
 }
 
-void Call::have_summed(transport::SliceCounters& of) {
+void Call::have_summed(SliceCounters& of) {
   wake_to_sum(of);
   has_opened = has_opened || of.sleeping.load(std::memory_order_relaxed) > 0;
 }
 
 Wait Call::arrive(std::uint64_t piece, std::uint64_t cut_into) {
-  transport::SliceCounters& of = counters_of_piece(piece);
+  SliceCounters& of = counters_of_piece(piece);
   publish(slot->staged, piece + 1);
   if (of.arrive(piece, static_cast<std::uint64_t>(size))) {
     of.open(piece);
@@ -82,20 +82,20 @@ Wait Call::arrive(std::uint64_t piece, std::uint64_t cut_into) {
       have_summed(of);
     }
   }
-  return {.counter = &transport::CommSlot::staged,
+  return {.counter = &CommSlot::staged,
           .target = piece + 1,
           .common = &of,
-          .common_target = transport::SliceCounters::none_of(piece) + (sums ? 0 : cut_into)};
+          .common_target = SliceCounters::none_of(piece) + (sums ? 0 : cut_into)};
 }
 
-std::optional<std::uint64_t> Call::take_share(transport::SliceCounters& of, std::uint64_t place_or_piece,
+std::optional<std::uint64_t> Call::take_share(SliceCounters& of, std::uint64_t place_or_piece,
                                               std::uint64_t count) const {
   const auto share = of.take(place_or_piece, count);
   if (share && *share + 1 < std::min(count, static_cast<std::uint64_t>(cores))) wake_to_sum(of);
   return share;
 }
 
-void Call::finish_share(transport::SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count) {
+void Call::finish_share(SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count) {
   if (of.finish_one(place_or_piece, count)) wake_all(of);
 }
 

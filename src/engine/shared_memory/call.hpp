@@ -46,14 +46,14 @@ struct Call {
   std::byte* output = nullptr;
 
   // The team's.
-  std::span<transport::CommSlot* const> slots;          ///< of every rank, this one included
-  std::span<transport::SharedSegment* const> segments;  ///< of every rank, this one included
-  transport::SharedSegment* segment = nullptr;          ///< this rank's
-  transport::CommSlot* slot = nullptr;                  ///< this rank's
-  std::uint64_t* done = nullptr;    ///< number of the last call with an owner that this rank is done with
-  std::uint64_t* pieces = nullptr;  ///< staged so far in this slot, in all calls: the same on all ranks
+  std::span<CommSlot* const> slots;    ///< of every rank, this one included
+  std::span<Segment* const> segments;  ///< of every rank, this one included
+  Segment* segment = nullptr;          ///< this rank's
+  CommSlot* slot = nullptr;            ///< this rank's
+  std::uint64_t* done = nullptr;       ///< number of the last call with an owner that this rank is done with
+  std::uint64_t* pieces = nullptr;     ///< staged so far in this slot, in all calls: the same on all ranks
   /// Null if each rank has a core: of the pieces in which private data passes through the segments.
-  transport::SliceCounters* piece_counters = nullptr;
+  SliceCounters* piece_counters = nullptr;
   int cores = 1;     ///< that the ranks share
   bool sums = true;  ///< this rank may sum for all: see is_summing_rank()
 
@@ -61,9 +61,9 @@ struct Call {
   /// Every rank's input and output in this address space; empty where they are private.
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
-  std::uint64_t number = 0;  ///< number among the long calls of this slot, from 1
-  int owner = -1;            ///< the rank that does this call for all ranks; -1: each does its slice
-  transport::SliceCounters* counters = nullptr;  ///< of this call; null if each rank has a core
+  std::uint64_t number = 0;           ///< number among the long calls of this slot, from 1
+  int owner = -1;                     ///< the rank that does this call for all ranks; -1: each does its slice
+  SliceCounters* counters = nullptr;  ///< of this call; null if each rank has a core
   /// Number of shares of which a running rank takes the next; 0: each rank does its slice.
   std::uint64_t shares = 0;
   std::uint64_t place = 0;  ///< index among the calls of the slot
@@ -85,9 +85,8 @@ struct Call {
   /// If ranks share cores, each piece takes a context switch to every rank, so pieces are longer. They are
   /// not so long if each rank touches the pages of all ranks.
   std::uint64_t piece_bytes() const {
-    constexpr std::uint64_t kLongest = transport::kStageBytes / 2;
-    const std::uint64_t in_caches =
-        2 * transport::kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
+    constexpr std::uint64_t kLongest = kStageBytes / 2;
+    const std::uint64_t in_caches = 2 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
     if (counters == nullptr) return in_caches;
     if (shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all) return kLongest;
     return std::clamp<std::uint64_t>(in_caches, 64 << 10, kLongest);
@@ -96,7 +95,7 @@ struct Call {
   std::uint64_t number_pieces(std::uint64_t count) { return std::exchange(*pieces, *pieces + count); }
   /// A rank that sees the count also sees everything that this rank wrote before. If ranks share cores, no
   /// rank waits for these counters: they tell which rank is late.
-  void publish(transport::CommSlot::Counter& counter, std::uint64_t value) {
+  void publish(CommSlot::Counter& counter, std::uint64_t value) {
     counter.value.store(value, std::memory_order_release);
     changed = changed || counters == nullptr;
   }
@@ -108,15 +107,15 @@ struct Call {
   Wait arrive(std::uint64_t piece, std::uint64_t cut_into);
   /// Takes the next of `count` shares of a call or piece that is open, if one is left. Wakes a rank that may
   /// take another one, as long as cores may idle.
-  std::optional<std::uint64_t> take_share(transport::SliceCounters& of, std::uint64_t place_or_piece,
+  std::optional<std::uint64_t> take_share(SliceCounters& of, std::uint64_t place_or_piece,
                                           std::uint64_t count) const;
   /// This rank has done a share. If it is the last one, the waiting ranks go on.
-  void finish_share(transport::SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count);
+  void finish_share(SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count);
   /// Wakes all ranks that wait for these counters, now or, if they sleep more deeply, by Team::tell().
-  void wake_all(transport::SliceCounters& of);
+  void wake_all(SliceCounters& of);
   /// Lets the ranks that sum begin with what this rank, which does not sum, has just opened.
-  void have_summed(transport::SliceCounters& of);
-  transport::SliceCounters& counters_of_piece(std::uint64_t piece) const {
+  void have_summed(SliceCounters& of);
+  SliceCounters& counters_of_piece(std::uint64_t piece) const {
     return piece_counters[piece % std::size(slot->piece_shares)];
   }
   /// Whether a rank has closed its segment after a failure: what this rank has read since in other ranks'

@@ -34,8 +34,8 @@ void Team::prefault_pieces(std::uint64_t bytes) {
 /// Whether all memory that matters to a long call is shared.
 bool Team::is_named(const Running& running) const {
   for (int r = 0; r < size(); ++r) {
-    const transport::CallDescriptor& descriptor =
-        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % transport::kDescriptors];
+    const CallDescriptor& descriptor =
+        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
     if (descriptor.memory[0].region == 0 && running.call.shape->shown_bytes(r) > 0) return false;
   }
   return true;
@@ -54,8 +54,8 @@ bool Team::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
   const bool written = shape.form.writes_to_others();
-  const auto descriptor_of = [&](int r) -> const transport::CallDescriptor& {
-    return slots_[static_cast<std::size_t>(r)]->descriptors[running.place % transport::kDescriptors];
+  const auto descriptor_of = [&](int r) -> const CallDescriptor& {
+    return slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
   };
   const auto go_without = [&] {
     call.inputs.clear();
@@ -81,7 +81,7 @@ bool Team::reach_memory(Running& running, Operation* operation) {
   call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
   for (int r = 0; r < size() && is_reached; ++r) {
     const auto at = static_cast<std::size_t>(r);
-    const transport::CallDescriptor& descriptor = descriptor_of(r);
+    const CallDescriptor& descriptor = descriptor_of(r);
     if (r == rank_) {
       call.inputs[at] = call.input;
       if (written) call.outputs[at] = call.output;

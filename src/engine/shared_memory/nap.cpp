@@ -22,7 +22,7 @@ std::uint32_t* low_half(std::atomic<std::uint64_t>& number) {
 constexpr std::uint32_t kWaits = 1;
 constexpr std::uint32_t kSums = 2;
 
-void wake(transport::SliceCounters& counters, int most, std::uint32_t which) {
+void wake(SliceCounters& counters, int most, std::uint32_t which) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (counters.napping.load(std::memory_order_relaxed) == 0) return;
   ::syscall(SYS_futex, low_half(counters.finished), FUTEX_WAKE_BITSET, most, nullptr, nullptr, which);
@@ -30,8 +30,7 @@ void wake(transport::SliceCounters& counters, int most, std::uint32_t which) {
 
 }  // namespace
 
-void nap(transport::SliceCounters& counters, std::uint64_t seen, std::chrono::nanoseconds longest,
-         bool sums) {
+void nap(SliceCounters& counters, std::uint64_t seen, std::chrono::nanoseconds longest, bool sums) {
   // FUTEX_WAIT_BITSET takes a time of this clock.
   const auto until = std::chrono::steady_clock::now().time_since_epoch() + longest;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(until);
@@ -44,11 +43,11 @@ void nap(transport::SliceCounters& counters, std::uint64_t seen, std::chrono::na
   counters.napping.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void wake_nappers(transport::SliceCounters& counters) {
+void wake_nappers(SliceCounters& counters) {
   wake(counters, std::numeric_limits<int>::max(), kWaits);
 }
 
-void wake_to_sum(transport::SliceCounters& counters) {
+void wake_to_sum(SliceCounters& counters) {
   wake(counters, 1, kSums);
 }
 

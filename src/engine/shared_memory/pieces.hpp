@@ -26,14 +26,14 @@ Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
     call.publish(call.slot->done, call.number);
     co_return;
   }
-  co_await Wait{&transport::CommSlot::done, call.number - 1};  // the segments are free
+  co_await Wait{&CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) show(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     if (t + 1 < pieces) {
-      if (t > 0) co_await Wait{&transport::CommSlot::reduced, before + t};  // piece t - 1 has been read
+      if (t > 0) co_await Wait{&CommSlot::reduced, before + t};  // piece t - 1 has been read
       show(t + 1);
     }
-    co_await Wait{&transport::CommSlot::staged, before + t + 1};
+    co_await Wait{&CommSlot::staged, before + t + 1};
     read(t, (before + t) % 2);
     call.publish(call.slot->reduced, before + t + 1);
   }

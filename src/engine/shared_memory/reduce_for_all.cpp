@@ -8,7 +8,7 @@ namespace kolo::engine::shared_memory {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr Wait kNever{&transport::CommSlot::done, ~std::uint64_t{0}};
+constexpr Wait kNever{&CommSlot::done, ~std::uint64_t{0}};
 
 /// Cuts `count` elements among `size` ranks, or into so many shares, so that no two of them write in one
 /// cache line of a buffer that begins with a line.
@@ -60,7 +60,7 @@ Task reduce_in_place(Call& call) {
     co_await call.finish();
   } else {
     *call.done = call.number;  // published together with the next calls
-    co_await Wait{.counter = &transport::CommSlot::done, .target = call.number, .is_last = true};
+    co_await Wait{.counter = &CommSlot::done, .target = call.number, .is_last = true};
   }
 }
 
@@ -81,7 +81,7 @@ Task reduce_by_shares(Call& call) {
   call.slot->at_work.value.store(0, std::memory_order_relaxed);
   call.publish(call.slot->done, call.number);  // now, because the next calls run while this one waits
   co_await Wait{.common = call.counters,
-                .common_target = transport::SliceCounters::none_of(call.place) + call.shares,
+                .common_target = SliceCounters::none_of(call.place) + call.shares,
                 .is_last = true};
 }
 
@@ -124,16 +124,16 @@ Task reduce_staged(Call& call) {
     call.show(stage + behind * element, data + behind * element, (slices.count - behind) * element, false);
     call.publish(call.slot->staged, before + t + 1);
   };
-  co_await Wait{&transport::CommSlot::done, call.number - 1};  // the segments are free
+  co_await Wait{&CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) put_down(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     const std::size_t half = (before + t) % 2;
     const Slices slices = slices_of(t);
     if (t + 1 < pieces) put_down(t + 1);
-    co_await Wait{&transport::CommSlot::staged, before + t + 1};
+    co_await Wait{&CommSlot::staged, before + t + 1};
     reduce_slice(call, t * piece, slices, half);
     call.publish(call.slot->reduced, before + t + 1);
-    co_await Wait{&transport::CommSlot::reduced, before + t + 1};
+    co_await Wait{&CommSlot::reduced, before + t + 1};
     const std::uint64_t own = slices.begin(call.rank);
     const std::uint64_t behind = own + slices.size(call.rank);
     std::byte* const stage = call.slot->pieces[half];
@@ -158,7 +158,7 @@ Task reduce_staged_by_shares(Call& call) {
     const std::uint64_t number = before + t;
     const std::uint64_t elements = std::min(piece, count - t * piece);
     const std::size_t half = number % 2;  // free, as in in_pieces()
-    transport::SliceCounters& counters = call.counters_of_piece(number);
+    SliceCounters& counters = call.counters_of_piece(number);
     const std::uint64_t shares = share_count(elements * element);
     kernels::copy(call.slot->pieces[half], call.input + t * piece * element, elements * element);
     co_await call.arrive(number, shares);
@@ -174,7 +174,7 @@ Task reduce_staged_by_shares(Call& call) {
       call.finish_share(counters, number, shares);
     }
     call.slot->at_work.value.store(0, std::memory_order_relaxed);
-    co_await Wait{.common = &counters, .common_target = transport::SliceCounters::none_of(number) + shares};
+    co_await Wait{.common = &counters, .common_target = SliceCounters::none_of(number) + shares};
     kernels::copy(call.output + t * piece * element, call.slots.front()->pieces[half], elements * element);
   }
   call.publish(call.slot->done, call.number);

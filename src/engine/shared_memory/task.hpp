@@ -7,7 +7,7 @@
 #include <exception>
 #include <utility>
 
-#include "transport/shared_segment.hpp"
+#include "engine/shared_memory/segment.hpp"
 
 namespace kolo::engine::shared_memory {
 
@@ -15,9 +15,9 @@ namespace kolo::engine::shared_memory {
 /// `finished` has reached `common_target`; then `counter` only tells which ranks to blame, and may be null.
 /// If both are null: the driver has polled everything else.
 struct Wait {
-  transport::CommSlot::Counter transport::CommSlot::*counter = nullptr;
+  CommSlot::Counter CommSlot::*counter = nullptr;
   std::uint64_t target = 0;
-  transport::SliceCounters* common = nullptr;
+  SliceCounters* common = nullptr;
   std::uint64_t common_target = 0;
   bool is_last = false;  ///< this rank has nothing more to do for the call
 

@@ -32,17 +32,16 @@ Team::Team(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32
       shared_cores_(shared_cores),
       few_sum_(shared_cores > 0 && do_few_sum(static_cast<int>(local_peers.size()), shared_cores)),
       sums_(!few_sum_ || is_summing_rank(rank, static_cast<int>(local_peers.size()), shared_cores)),
-      always_short_(shared_cores > 0 ? transport::kDescriptorBytes : transport::kShortBytes),
+      always_short_(shared_cores > 0 ? kDescriptorBytes : kShortBytes),
       local_peers_(std::move(local_peers)),
       listener_(listener),
       rung_(local_peers_.size(), 0) {
   for (transport::LocalPeer* local_peer : local_peers_) {
-    if (local_peer != nullptr) segment_ = &transport::SharedSegment::in(local_peer->own_segment());
+    if (local_peer != nullptr) segment_ = &Segment::in(local_peer->own_segment());
   }
   slot_ = &segment_->slots[slot];
   for (transport::LocalPeer* local_peer : local_peers_) {
-    segments_.push_back(local_peer == nullptr ? segment_
-                                              : &transport::SharedSegment::in(local_peer->segment()));
+    segments_.push_back(local_peer == nullptr ? segment_ : &Segment::in(local_peer->segment()));
     slots_.push_back(&segments_.back()->slots[slot]);
   }
   for (Running& running : running_) {
@@ -71,7 +70,7 @@ bool Team::try_immediate() {
   Running& first = running(finished_);
   bool moved = false;
   bool is_over = false;
-  if (shared_cores_ > 0 || first.shown > transport::kShortBytes) {
+  if (shared_cores_ > 0 || first.shown > kShortBytes) {
     is_over = step(first, nullptr, moved);
     stop_writing();
   } else if (poll_descriptors(first) == Announced::by_all) {
@@ -93,7 +92,7 @@ void Team::begin(Operation& operation, bool waits_now) {
 }
 
 void Team::announce_more() {
-  while (announced_ < finished_ + calls_.size() && announced_ < finished_ + transport::kCallsAhead) {
+  while (announced_ < finished_ + calls_.size() && announced_ < finished_ + kCallsAhead) {
     const Begun& next = calls_[announced_ - finished_];
     announce(next.operation->spec(), next.behind_others);
   }
@@ -129,7 +128,7 @@ bool Team::advance() {
   return moved;
 }
 
-/// See SharedSegment::writing. Relaxed: this rank alone stores there, under the engine's lock. The same is
+/// See Segment::writing. Relaxed: this rank alone stores there, under the engine's lock. The same is
 /// true in publish_done().
 void Team::stop_writing() {
   if (segment_->writing.load(std::memory_order_relaxed) != 0)
@@ -175,7 +174,7 @@ bool Team::step(Running& running, Operation* operation, bool& moved) {
     if (done) break;
     const bool was_pause = running.task.wait().is_pause();
     running.task.resume();
-    if (running.shown > transport::kDescriptorBytes) {
+    if (running.shown > kDescriptorBytes) {
       now_ = {};
       stop_writing();
     }
@@ -205,14 +204,14 @@ void Team::collect_changes(Call& call) {
 /// made it. All ranks get the same result, because all see the same descriptors.
 int Team::owner_of(const Running& running) const {
   if (running.shown > kTurnBytes || shared_cores_ > 0) return -1;
-  for (const transport::CommSlot* slot : slots_) {
+  for (const CommSlot* slot : slots_) {
     // Relaxed: poll_descriptors() has acquired it.
     const std::uint64_t number =
-        slot->descriptors[running.place % transport::kDescriptors].number.load(std::memory_order_relaxed);
-    if ((number & transport::CallDescriptor::kBehindOthers) == 0) return -1;
+        slot->descriptors[running.place % kDescriptors].number.load(std::memory_order_relaxed);
+    if ((number & CallDescriptor::kBehindOthers) == 0) return -1;
   }
   const auto ranks = static_cast<std::uint64_t>(size());
-  const std::uint64_t in_a_row = std::max<std::uint64_t>(transport::kCallsAhead / ranks, 1);
+  const std::uint64_t in_a_row = std::max<std::uint64_t>(kCallsAhead / ranks, 1);
   return static_cast<int>(running.place / in_a_row % ranks);
 }
 
@@ -250,7 +249,7 @@ bool Team::has_come(const Wait& wait) const {
   if (wait.counter == nullptr) return true;
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const transport::CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
+    const CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
     if ((slot.*wait.counter).value.load(std::memory_order_acquire) < wait.target) return false;
   }
   return true;

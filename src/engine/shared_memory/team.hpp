@@ -11,7 +11,7 @@
 #include "base/deadline.hpp"
 #include "base/ring_queue.hpp"
 #include "engine/shared_memory/call.hpp"
-#include "transport/shared_segment.hpp"
+#include "engine/shared_memory/segment.hpp"
 
 namespace kolo::engine {
 class ExecutorListener;
@@ -45,8 +45,8 @@ struct Running {
 struct Awaited {
   const std::atomic<std::uint64_t>* number = nullptr;
   std::uint64_t seen = 0;
-  transport::SliceCounters* counters = nullptr;  ///< not null: `number` is their `finished`; see nap()
-  bool sums = false;                             ///< see nap()
+  SliceCounters* counters = nullptr;  ///< not null: `number` is their `finished`; see nap()
+  bool sums = false;                  ///< see nap()
 
   bool has_changed() const { return number == nullptr || number->load(std::memory_order_acquire) != seen; }
 };
@@ -127,17 +127,15 @@ class Team {
     Operation* operation = nullptr;
     bool behind_others = false;  ///< see CallDescriptor::kBehindOthers
   };
-  static constexpr std::uint64_t kTogether = transport::kCallsAhead / 2;
+  static constexpr std::uint64_t kTogether = kCallsAhead / 2;
 
   int size() const { return static_cast<int>(slots_.size()); }
   /// Whether two numbers of descriptors are of the same call of the slot.
   static bool same_place(std::uint64_t one, std::uint64_t other) {
     return static_cast<std::uint32_t>(one) == static_cast<std::uint32_t>(other);
   }
-  Running& running(std::uint64_t place) { return running_[(place - first_) % transport::kCallsAhead]; }
-  const Running& running(std::uint64_t place) const {
-    return running_[(place - first_) % transport::kCallsAhead];
-  }
+  Running& running(std::uint64_t place) { return running_[(place - first_) % kCallsAhead]; }
+  const Running& running(std::uint64_t place) const { return running_[(place - first_) % kCallsAhead]; }
   /// Short calls that finish in one poll finish at one time, because reading a clock takes a tenth of their
   /// duration.
   Clock::time_point now() {
@@ -186,10 +184,10 @@ class Team {
   const std::uint64_t always_short_;
   std::vector<transport::LocalPeer*> local_peers_;
   ExecutorListener& listener_;
-  transport::SharedSegment* segment_;
-  transport::CommSlot* slot_;
-  std::vector<transport::SharedSegment*> segments_;  ///< of every rank
-  std::vector<transport::CommSlot*> slots_;
+  Segment* segment_;
+  CommSlot* slot_;
+  std::vector<Segment*> segments_;  ///< of every rank
+  std::vector<CommSlot*> slots_;
   std::vector<std::uint32_t> rung_;  ///< by rank: the value of `asleep` for which it was last rung
 
   RingQueue<Begun> calls_;   ///< in order
@@ -200,8 +198,8 @@ class Team {
   std::uint64_t long_calls_ = 0;  ///< number of calls that have begun their algorithm
   std::size_t settled_ = 0;       ///< number of settled calls at the front
   std::uint64_t pieces_ = 0;
-  std::uint64_t done_ = 0;                           ///< see Call::done
-  transport::SliceCounters* sleeping_on_ = nullptr;  ///< see fall_asleep()
+  std::uint64_t done_ = 0;                ///< see Call::done
+  SliceCounters* sleeping_on_ = nullptr;  ///< see fall_asleep()
   Clock::time_point now_;
   bool is_short_data_there_ = false;     ///< see prefault_short()
   std::uint64_t piece_bytes_there_ = 0;  ///< see prefault_pieces()
@@ -209,7 +207,7 @@ class Team {
   bool has_opened_ = false;  ///< as Call::has_opened
   int idle_polls_ = 0;       ///< polls in which nothing moved, since the last tell()
   bool failed_ = false;
-  std::array<Running, transport::kCallsAhead> running_;
+  std::array<Running, kCallsAhead> running_;
 };
 
 }  // namespace kolo::engine::shared_memory

@@ -8,7 +8,7 @@ namespace kolo::engine::shared_memory {
 namespace {
 
 /// Whether the rank does a part of the call that other ranks wait for.
-bool is_at_work(const transport::CommSlot& slot, const Running& running) {
+bool is_at_work(const CommSlot& slot, const Running& running) {
   return slot.at_work.value.load(std::memory_order_relaxed) == running.place + 1;
 }
 
@@ -40,7 +40,7 @@ Awaited Team::awaited() const {
     const std::uint64_t seen = number.load(std::memory_order_acquire);
     return lacks(seen) ? Awaited{&number, seen} : Awaited{};
   };
-  const auto found_in = [&](transport::SliceCounters& counters, std::uint64_t target) {
+  const auto found_in = [&](SliceCounters& counters, std::uint64_t target) {
     Awaited awaited = found(counters.finished, [&](std::uint64_t number) { return number < target; });
     if (awaited.number != nullptr) {
       awaited.counters = &counters;
@@ -49,15 +49,14 @@ Awaited Team::awaited() const {
     return awaited;
   };
   if (shared_cores_ > 0 && head.state == Running::State::announced) {
-    const std::uint64_t open = transport::SliceCounters::none_of(head.place);
+    const std::uint64_t open = SliceCounters::none_of(head.place);
     const bool waits_for_sums = head.shown <= always_short_ && !may_be_needed(head);
     return found_in(*head.call.counters, waits_for_sums ? open + 1 : open);
   }
   if (head.state == Running::State::announced && head.announced_ranks < size()) {
-    return found(slots_[static_cast<std::size_t>(head.announced_ranks)]
-                     ->descriptors[head.place % transport::kDescriptors]
-                     .number,
-                 [&](std::uint64_t number) { return !same_place(number, head.number); });
+    return found(
+        slots_[static_cast<std::size_t>(head.announced_ranks)]->descriptors[head.place % kDescriptors].number,
+        [&](std::uint64_t number) { return !same_place(number, head.number); });
   }
   if (head.state != Running::State::begun) return {};
   const Wait& wait = head.task.wait();
@@ -78,7 +77,7 @@ void Team::fall_asleep() {
 }
 
 void Team::wake_up() {
-  if (transport::SliceCounters* const counters = std::exchange(sleeping_on_, nullptr))
+  if (SliceCounters* const counters = std::exchange(sleeping_on_, nullptr))
     counters->sleeping.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -96,10 +95,9 @@ std::vector<int> Team::waiting_for() const {
   const Running& head = running(finished_);
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const transport::CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
+    const CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
     bool has_come = same_place(
-        slot.descriptors[head.place % transport::kDescriptors].number.load(std::memory_order_acquire),
-        head.number);
+        slot.descriptors[head.place % kDescriptors].number.load(std::memory_order_acquire), head.number);
     if (head.state == Running::State::begun && !head.task.wait().is_pause()) {
       const Wait& wait = head.task.wait();
       const bool has_counted = wait.counter == nullptr ||

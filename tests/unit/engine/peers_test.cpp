@@ -58,12 +58,12 @@ class SilentLocalPeer final : public transport::Endpoint, private transport::Loc
 // instead of the bell: it ends its nap with disarm() and has announced no sleep.
 TEST(Peers, AreToldOfEverySleepAndOfNoNap) {
   // All zero is an empty segment. Most of its pages are never touched.
-  constexpr std::size_t kBytes = sizeof(transport::SharedSegment);
+  constexpr std::size_t kBytes = sizeof(shared_memory::Segment);
   void* const mapped =
       ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   const std::span own(static_cast<std::byte*>(mapped), kBytes);
-  const std::atomic<std::uint32_t>& asleep = transport::SharedSegment::in(own).asleep;
+  const std::atomic<std::uint32_t>& asleep = shared_memory::Segment::in(own).asleep;
   std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
   endpoints.push_back(std::make_unique<transport::SelfEndpoint>());
   endpoints.push_back(std::make_unique<SilentLocalPeer>(own));

@@ -82,20 +82,20 @@ constexpr Way kWays[] = {Way::with_descriptors,  Way::in_place,  Way::by_one_ran
 class Host {
  public:
   Host() {
-    void* const memory = mmap(nullptr, kMostRanks * sizeof(transport::SharedSegment), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const memory = mmap(nullptr, kMostRanks * sizeof(engine::shared_memory::Segment),
+                              PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    segments_ = static_cast<transport::SharedSegment*>(memory);
+    segments_ = static_cast<engine::shared_memory::Segment*>(memory);
   }
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
-  ~Host() { munmap(segments_, kMostRanks * sizeof(transport::SharedSegment)); }
+  ~Host() { munmap(segments_, kMostRanks * sizeof(engine::shared_memory::Segment)); }
 
   /// Carries out `calls`, one of each rank, all in this thread. False if they wait for each other.
   bool play(std::vector<engine::shared_memory::Call>& calls, Way way) {
     std::vector<const void*> shown;
-    std::vector<transport::SharedSegment*> segments;
-    std::vector<transport::CommSlot*> slots;
+    std::vector<engine::shared_memory::Segment*> segments;
+    std::vector<engine::shared_memory::CommSlot*> slots;
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
     for (const engine::shared_memory::Call& call : calls) {
@@ -156,7 +156,7 @@ class Host {
 
  private:
   static bool has_come(const engine::shared_memory::Wait& wait, std::size_t rank,
-                       const std::vector<transport::CommSlot*>& slots) {
+                       const std::vector<engine::shared_memory::CommSlot*>& slots) {
     if (wait.common != nullptr) return wait.common->finished.load() >= wait.common_target;
     for (std::size_t r = 0; r < slots.size() && wait.counter != nullptr; ++r) {
       if (r != rank && (slots[r]->*wait.counter).value.load() < wait.target) return false;
@@ -164,7 +164,7 @@ class Host {
     return true;
   }
 
-  transport::SharedSegment* segments_;
+  engine::shared_memory::Segment* segments_;
 };
 
 /// What each rank's output holds after the form.
@@ -261,7 +261,7 @@ TEST_P(EveryForm, GoesPieceByPiece) {
   for (const int size : {2, 3}) {
     const std::uint32_t parts = schedule::part_count(all_ranks({GetParam()}, size)[0]);
     if (parts == 0) continue;
-    const std::uint64_t two_stages = 2 * transport::kStageBytes / sizeof(Symbol);
+    const std::uint64_t two_stages = 2 * engine::shared_memory::kStageBytes / sizeof(Symbol);
     std::vector<std::uint64_t> counts(parts, two_stages / 3);
     counts[0] = two_stages + 7;
     expect_results_of_schedule(host, *GetParam(), size, 0, counts);

@@ -1,6 +1,6 @@
 // How memory is revoked from peers that write or read it: Call::begin_writing(), Call::is_given_up()
 // (engine/shared_memory/call.cpp) and Team::abandon() (engine/shared_memory/team.cpp), over
-// SharedSegment::writing and SharedSegment::closed; InprocEndpoint::map() and revoke()
+// Segment::writing and Segment::closed (engine/shared_memory/segment.hpp); InprocEndpoint::map() and revoke()
 // (transport/inproc/endpoint.cpp), and RingReader::writer_revoked().
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // How ranks fall asleep and are woken: Peers::announce_sleep() (engine/peers.cpp) and Team::tell()
-// (engine/shared_memory/team.cpp), over SharedSegment::asleep. Every wait for the doorbell ends.
+// (engine/shared_memory/waiting.cpp), over Segment::asleep. Every wait for the doorbell ends.
 #include <gtest/gtest.h>
 
 #include "explore.hpp"

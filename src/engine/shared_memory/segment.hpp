@@ -1,4 +1,4 @@
-// SharedSegment: what a rank publishes to the other ranks of its host, in its LocalPeer::own_segment(). The
+// Segment: what a rank publishes to the other ranks of its host, in its LocalPeer::own_segment(). The
 // comment on each atomic names the access that its memory order pairs with. Models in tests/unit/memory_model
 // check them.
 #pragma once
@@ -14,7 +14,7 @@
 #include "transport/local_peer.hpp"
 #include "transport/message.hpp"
 
-namespace kolo::transport {
+namespace kolo::engine::shared_memory {
 
 /// Each communicator uses a slot of its own. When all slots are taken, a new communicator runs schedules over
 /// its links.
@@ -43,9 +43,10 @@ struct alignas(64) CallDescriptor {
   /// read. The release also ends this rank's reads of the descriptors and data of call k - `kCallsAhead`.
   /// Their owners overwrite those after they have acquired this number.
   std::atomic<std::uint64_t> number;
-  Signature signature;
+  transport::Signature signature;
   union {
-    RemoteRange memory[2];  ///< where input and output are, if longer than `kShortBytes`; region 0: private
+    /// Where input and output are, if longer than `kShortBytes`; region 0: private.
+    transport::RemoteRange memory[2];
     std::byte content[kInline];  ///< data of at most `kInline` bytes
   };
 };
@@ -73,7 +74,7 @@ struct alignas(64) SliceCounters {
   std::atomic<std::uint32_t> napping;
   /// Number of ranks that sleep until a peer rings, and wait for `finished`. A rank that has changed
   /// `finished` looks for sleeping ranks only if there is one here. Relaxed: the fences are those of
-  /// `SharedSegment::asleep`, and wake_nappers() has the publisher's.
+  /// `Segment::asleep`, and wake_nappers() has the publisher's.
   std::atomic<std::uint32_t> sleeping;
 
   static std::uint64_t none_of(std::uint64_t place) { return (place + 1) * kMost; }
@@ -125,7 +126,7 @@ struct alignas(64) SliceCounters {
 static_assert(sizeof(SliceCounters) == 64);
 
 struct CommSlot {
-  /// Counters only grow. `Call::publish()` stores with release, `Group::has_come()` loads with acquire. A
+  /// Counters only grow. `Call::publish()` stores with release, `Team::has_come()` loads with acquire. A
   /// rank that sees a count sees all that the owner wrote before it. The owner has also ended all reads that
   /// come before the store.
   struct alignas(64) Counter {
@@ -162,10 +163,10 @@ struct CommSlot {
 /// All zero is an empty segment. Besides `SliceCounters`, ranks write in other ranks' segments only data: the
 /// lines that they have just read (see `kernels::own_lines()`) and, in an all_reduce, the sums in place of
 /// the data that was summed.
-struct SharedSegment {
+struct Segment {
   /// `memory`: of a LocalPeer that has a segment of this size.
-  static SharedSegment& in(std::span<std::byte> memory) {
-    return *std::launder(reinterpret_cast<SharedSegment*>(memory.data()));
+  static Segment& in(std::span<std::byte> memory) {
+    return *std::launder(reinterpret_cast<Segment*>(memory.data()));
   }
 
   /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
@@ -183,6 +184,6 @@ struct SharedSegment {
   alignas(4096) CommSlot slots[kCommSlots];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-static_assert(alignof(SharedSegment) <= kSegmentAlignment);
+static_assert(alignof(Segment) <= transport::kSegmentAlignment);
 
-}  // namespace kolo::transport
+}  // namespace kolo::engine::shared_memory

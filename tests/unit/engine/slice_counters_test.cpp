@@ -1,16 +1,17 @@
+// The counters by which ranks that share cores do a call together.
 #include <array>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "transport/shared_segment.hpp"
+#include "engine/shared_memory/segment.hpp"
 
-namespace kolo {
+namespace kolo::engine::shared_memory {
 namespace {
 
 TEST(SliceCounters, EachIsTakenOnceAndFinishedWithTheLast) {
-  transport::SliceCounters shares{};
+  SliceCounters shares{};
   std::uint64_t place = 0;
   for (const std::uint64_t count : {1u, 2u, 7u}) {
     for (std::uint64_t i = 0; i < count; ++i) EXPECT_EQ(shares.take(place, count), i);
@@ -25,7 +26,7 @@ TEST(SliceCounters, EachIsTakenOnceAndFinishedWithTheLast) {
 }
 
 TEST(SliceCounters, ThoseOfAnEarlierCallAreGone) {
-  transport::SliceCounters shares{};
+  SliceCounters shares{};
   EXPECT_EQ(shares.take(8, 3), 0u);
   EXPECT_EQ(shares.take(7, 3), std::nullopt);
   EXPECT_EQ(shares.take(8, 3), 1u);
@@ -34,7 +35,7 @@ TEST(SliceCounters, ThoseOfAnEarlierCallAreGone) {
 }
 
 TEST(SliceCounters, OneRankIsTheLastToArriveAndOpensTheCall) {
-  transport::SliceCounters shares{};
+  SliceCounters shares{};
   for (const std::uint64_t place : {0u, 32u, 64u}) {
     EXPECT_FALSE(shares.arrive(place, 3));
     EXPECT_FALSE(shares.arrive(place, 3));
@@ -51,7 +52,7 @@ TEST(SliceCounters, OneRankIsTheLastToArriveAndOpensTheCall) {
 
 TEST(SliceCounters, AmongThreads) {
   constexpr std::uint64_t kPlaces = 2000, kShares = 5;
-  transport::SliceCounters shares{};
+  SliceCounters shares{};
   std::vector<std::array<int, kShares>> done(kPlaces);
   std::vector<int> last(kPlaces, 0);
   const auto work = [&] {
@@ -72,4 +73,4 @@ TEST(SliceCounters, AmongThreads) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::engine::shared_memory
