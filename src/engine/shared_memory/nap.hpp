@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "engine/shared_memory/segment.hpp"
+#include "engine/shared_memory/slice_counters.hpp"
 
 namespace kolo::engine::shared_memory {
 

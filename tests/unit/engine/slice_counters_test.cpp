@@ -1,11 +1,10 @@
-// The counters by which ranks that share cores do a call together.
+#include "engine/shared_memory/slice_counters.hpp"
+
 #include <array>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "engine/shared_memory/segment.hpp"
 
 namespace kolo::engine::shared_memory {
 namespace {

@@ -1,5 +1,5 @@
 // Ranks that share cores: they count their arrivals, the last one works for all, or opens a call or piece for
-// those that sum (SliceCounters in engine/shared_memory/segment.hpp, Team::arrive() and
+// those that sum (SliceCounters in engine/shared_memory/slice_counters.hpp, Team::arrive() and
 // reduce_staged_by_shares() in engine/shared_memory), and those that nap or sleep are woken
 // (engine/shared_memory/nap.hpp, Team::tell()).
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // How ranks reuse shared memory in a large call: pieces over the segments, in two halves (in_pieces() in
 // engine/shared_memory/pieces.hpp, CommSlot::staged and CommSlot::reduced), and a call cut into shares
-// (SliceCounters in the same folder's segment.hpp).
+// (SliceCounters in the same folder's slice_counters.hpp).
 #include <gtest/gtest.h>
 
 #include <vector>
