@@ -10,6 +10,7 @@
 
 #include "cli/outcome.hpp"
 #include "support/temporary_folder.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo::test {
 namespace {
@@ -134,7 +135,7 @@ TEST(List, WritesJson) {
     EXPECT_FALSE(json.at("purpose").get<std::string>().empty());
   }
   EXPECT_GE(algorithms, 40);
-  EXPECT_EQ(transports, 3);
+  EXPECT_EQ(transports, std::ssize(kolo::transport::transport_factories()));
 }
 
 TEST(Json, GoesToAFileOrInPlaceOfTheText) {
