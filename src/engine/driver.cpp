@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <new>
 #include <thread>
 #include <utility>
@@ -31,6 +32,13 @@ constexpr std::chrono::nanoseconds kNoSpin{0};
 constexpr std::chrono::nanoseconds kLongestNap = std::chrono::milliseconds(10);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
+
+/// The first allocation of a thread gives it an arena. glibc lets a thread without one use no other, so the
+/// memory that out_of_memory() frees could not help it.
+void take_arena() {
+  void* volatile first = std::malloc(1);  // volatile: else the compiler leaves both calls out
+  std::free(first);
+}
 
 }  // namespace
 
@@ -100,6 +108,7 @@ void Driver::leave_to_progress_thread() {
 }
 
 void Driver::progress_thread() {
+  take_arena();
   const DefaultArithmetic arithmetic;
   auto lock = enter();
   struct {

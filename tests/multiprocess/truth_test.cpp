@@ -142,6 +142,40 @@ TEST_P(Truth, ARankWithoutMemoryForAMessageSaysSo) {
   run_out_of_memory(GetParam(), {.algorithm = "ring", .segment_bytes = 16 << 20, .wire = Wire::int8});
 }
 
+// Rank 1 makes no call, so its progress thread takes in what comes, perhaps as the first thing it does.
+TEST_P(Truth, ARankWithoutMemoryForMessagesThatComeEarlyDoesNotDie) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  int sent[2];
+  ASSERT_EQ(::pipe(sent), 0);
+  Processes processes({.size = 2, .transports = GetParam(), .timeout = 20s}, [&](Communicator& c) {
+    std::string error;
+    std::vector<std::byte> data(8 << 10);
+    c.barrier();
+    try {
+      if (c.rank() == 0) {
+        for (int i = 0; i < 1000; ++i) c.send(data, 1);
+        require(::write(sent[1], "", 1) == 1, "rank 1 is not told");
+      } else {
+        const rlimit little{64 << 10, 64 << 10};
+        ::setrlimit(RLIMIT_AS, &little);
+        char word;
+        require(::read(sent[0], &word, 1) == 1, "rank 0 has ended");
+      }
+      c.barrier();
+    } catch (const Error& problem) {
+      error = problem.what();
+      (void)!::write(sent[1], "", 1);
+    }
+    require(error.empty() || error.find("rank 1 has no memory for its part") != error.npos, error);
+  });
+  for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
+  ::close(sent[0]);
+  ::close(sent[1]);
+#else
+  GTEST_SKIP() << "a sanitizer needs memory of its own";
+#endif
+}
+
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Truth, kBetweenProcesses, kTransportNames);
 
 TEST(ManyRanks, SumDataOfEverySize) {
