@@ -363,10 +363,8 @@ void Job::judge() {
     return;
   }
   const bool expected = first->signal == 0 && first->exit_code == options_.quiet_code;
-  if (!expected)
-    console_.say(first->what + (others == 1  ? "; stopping the other rank"
-                                : others > 1 ? fmt::format("; stopping the other {}", others)
-                                             : ""));
+  const std::string which = others == 1 ? "rank" : std::to_string(others);
+  if (!expected) console_.say(first->what + (others > 0 ? "; stopping the other " + which : ""));
   // No rank has met one that cannot be started, so none has anything to report.
   if (first->exit_code == kCannotStart) return stop_ranks(SIGTERM);
   stop_at_ = Deadline::after(kReportTime);
