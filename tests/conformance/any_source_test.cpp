@@ -136,6 +136,9 @@ TEST_P(AnySourceOver, GoesTogetherWithReceivesThatNameTheirRank) {
       if (source == 1) {
         c.recv(any, 2);
         require(any == message(10, 2, 1), "the numbers of messages went wrong");
+      } else {
+        c.recv(any, 1, 1);
+        require(any == message(10, 1, 7), "the numbers of messages went wrong");
       }
       c.send(std::vector<int>{source}, 1, 2);
       return;
