@@ -209,11 +209,6 @@ void Team::finish_short_call(Running& running) {
   if (running.works_for_all) finish_short_call_for_all(running, shown);
   if (takes_result) return take_result(running);
   finish_short(running.call, shown);
-  if (size() > 2 || shared_cores_ > 0) return;
-  const int peer = 1 - rank_;
-  CommSlot& slot = *slots_[static_cast<std::size_t>(peer)];
-  const std::uint64_t bytes = running.call.shape->shown_bytes(peer);
-  if (bytes > CallDescriptor::kInline) kernels::own_lines(slot.data[running.place % kDescriptors], bytes);
 }
 
 /// Where the last rank to arrive puts the sums of a short call.
