@@ -69,14 +69,8 @@ void Team::begin_immediate(const OperationSpec& spec) {
 bool Team::try_immediate() {
   Running& first = running(finished_);
   bool moved = false;
-  bool is_over = false;
-  if (shared_cores_ > 0 || first.shown > kShortBytes) {
-    is_over = step(first, nullptr, moved);
-    stop_writing();
-  } else if (poll_descriptors(first) == Announced::by_all) {
-    finish_short_call(first);
-    is_over = true;
-  }
+  const bool is_over = step(first, nullptr, moved);
+  stop_writing();
   if (is_over) {
     ++finished_;
     has_immediate_ = false;
