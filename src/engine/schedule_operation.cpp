@@ -11,7 +11,6 @@
 namespace kolo::engine {
 
 void ScheduleOperation::begin() {
-  start_clock();
   is_broken_ = false;
   if (!is_unmatched()) begin_plan();
 }

@@ -104,7 +104,7 @@ bool Team::advance() {
     if (settled_ > 0) --settled_;
     moved = true;
     publish_done();  // first: once the caller sees the end of the call, it may end this process
-    operation.end(Status(), operation.is_timed() ? now() : operation.started());
+    operation.end(Status(), now());
     listener_.on_finished(operation);
   }
   if (!failed_) announce_more();
