@@ -209,7 +209,6 @@ void Engine::on_mismatch(transport::Link& from, const transport::Tag& tag, const
 
 void Engine::on_unexpected(transport::Link& from, const transport::Tag& tag,
                            const transport::Signature& theirs) {
-  peers_.note_unexpected();
   if (const Operation* operation = find(tag.context, tag.sequence)) {
     // Point-to-point messages are numbered for each pair and direction: this operation may belong to another
     // pair.

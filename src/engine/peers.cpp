@@ -57,13 +57,6 @@ std::uint64_t Peers::payload_on_sockets() const {
   return bytes;
 }
 
-bool Peers::may_hold_unexpected() {
-  may_hold_unexpected_ = may_hold_unexpected_ && std::ranges::any_of(peers_, [](const auto& peer) {
-                           return peer->link.has_unexpected();
-                         });
-  return may_hold_unexpected_;
-}
-
 bool Peers::want_write() const {
   return std::ranges::any_of(peers_,
                              [](const auto& peer) { return !peer->has_ended && peer->link.wants_write(); });
