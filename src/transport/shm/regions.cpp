@@ -186,8 +186,6 @@ Result<std::shared_ptr<Region>> Regions::make(std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(data.value());
   const std::lock_guard lock(mutex_);
   by_address_[begin] = region;
-  lowest_.store(std::min(lowest_.load(), begin));
-  highest_.store(std::max(highest_.load(), begin + size));
   return region;
 }
 
@@ -203,9 +201,6 @@ void Regions::forget(Region* region) {
 
 std::shared_ptr<const Region> Regions::find(const void* data, std::size_t bytes) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  if (begin < lowest_.load(std::memory_order_relaxed) || begin >= highest_.load(std::memory_order_relaxed)) {
-    return nullptr;
-  }
   std::shared_ptr<const Region> region;  // outlives the lock: forget() takes it if this was the last one
   const std::lock_guard lock(mutex_);
   auto after = by_address_.upper_bound(begin);

@@ -65,8 +65,7 @@ class Regions {
   static Regions& instance();
 
   Result<std::shared_ptr<Region>> make(std::size_t bytes);
-  /// The region that holds all of the range and is still shared; null if there is none. Cheap if there are no
-  /// regions, or none near.
+  /// The region that holds all of the range and is still shared; null if there is none.
   std::shared_ptr<const Region> find(const void* data, std::size_t bytes) const;
   /// Increases with every region that is freed or detached, so that endpoints know when to tell their peers.
   std::uint64_t freed() const { return freed_.load(std::memory_order_acquire); }
@@ -77,10 +76,6 @@ class Regions {
 
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, std::weak_ptr<const Region>> by_address_;
-  // Only ever widened. Relaxed: a thread that has an address of a region comes after the make() that widened
-  // them.
-  std::atomic<std::uintptr_t> lowest_{~std::uintptr_t{0}};
-  std::atomic<std::uintptr_t> highest_{0};
   std::atomic<std::uint64_t> next_id_{1};
   // Incremented with release after the region has left `by_address_` or is detached; loaded with acquire
   // before a search there. A call that finds the count unchanged at its end trusts its memory. detach()
