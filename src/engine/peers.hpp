@@ -120,8 +120,6 @@ class Peers final : public MonitoredPeers {
  private:
   bool dial_if_wanted(Peer& peer);
   bool take_connections();
-  bool poll_descriptors();
-  void find_speculative_reads();
 
   const int rank_;
   const std::vector<std::string>& hosts_;
@@ -133,8 +131,6 @@ class Peers final : public MonitoredPeers {
   std::uint32_t sleep_ = 1;  // number of the last sleep, see Segment::asleep; odd also when it wraps
   bool has_descriptors_ = false;
   std::size_t armed_ = 0;  // peers, from rank 0 on
-  std::vector<Peer*> speculative_reads_;
-  unsigned speculative_polls_ = 0;
 };
 
 }  // namespace kolo::engine
