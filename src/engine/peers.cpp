@@ -20,7 +20,7 @@ namespace {
 // Both ranks of a pair mostly need their connection at the same time. The higher rank dials at once. The
 // lower rank dials only if no connection has come after this time.
 constexpr auto kLowerRankDialDelay = std::chrono::milliseconds(50);
-constexpr std::uint32_t kAwake = 0;  // of SharedSegment::asleep
+constexpr std::uint32_t kAwake = 0;  // of Segment::asleep
 
 /// Why this process cannot open a connection to any peer (no descriptor is left); empty if it can.
 std::string why_no_descriptor() {

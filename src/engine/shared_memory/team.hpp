@@ -135,9 +135,7 @@ class Team {
     return static_cast<std::uint32_t>(one) == static_cast<std::uint32_t>(other);
   }
   Running& running(std::uint64_t place) { return running_[(place - first_) % kCallsAhead]; }
-  const Running& running(std::uint64_t place) const {
-    return running_[(place - first_) % kCallsAhead];
-  }
+  const Running& running(std::uint64_t place) const { return running_[(place - first_) % kCallsAhead]; }
   void announce(const OperationSpec& spec, bool behind_others);
   void announce_more();
   enum class Announced { not_yet, by_all, otherwise };
@@ -194,10 +192,10 @@ class Team {
   std::uint64_t long_calls_ = 0;  ///< number of calls that have begun their algorithm
   std::size_t settled_ = 0;       ///< number of settled calls at the front
   std::uint64_t pieces_ = 0;
-  std::uint64_t done_ = 0;                           ///< see Call::done
+  std::uint64_t done_ = 0;                ///< see Call::done
   SliceCounters* sleeping_on_ = nullptr;  ///< see fall_asleep()
-  bool is_short_data_there_ = false;                 ///< see prefault_short()
-  std::uint64_t piece_bytes_there_ = 0;              ///< see prefault_pieces()
+  bool is_short_data_there_ = false;      ///< see prefault_short()
+  std::uint64_t piece_bytes_there_ = 0;   ///< see prefault_pieces()
   bool changed_ = false;
   bool has_opened_ = false;  ///< as Call::has_opened
   int idle_polls_ = 0;       ///< polls in which nothing moved, since the last tell()
