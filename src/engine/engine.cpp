@@ -52,11 +52,11 @@ Engine::~Engine() {
   peers_.deliver();
 }
 
-std::shared_ptr<Operation> Engine::acquire(const OperationSpec& spec) {
+std::shared_ptr<Operation> Engine::acquire(const OperationSpec& spec, bool is_timed) {
   Executor& executor = executor_of(spec);
   auto operation = executor.reuse();
   if (operation == nullptr) operation = executor.make(weak_from_this());
-  operation->take(spec);
+  operation->take(spec, is_timed);
   return operation;
 }
 
@@ -64,7 +64,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   const auto lock = driver_.enter();
   const DefaultArithmetic arithmetic;
   if (failure_) {
-    auto operation = acquire(spec);
+    auto operation = acquire(spec, true);
     operation->end(status_for(*operation, *failure_), operation->started());
     observe_error(spec);
     return operation;
@@ -74,7 +74,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   Executor& executor = executor_of(spec);
   const bool is_alone = active_.empty() && driver_.is_free() && !pending_failure_;
   if (waits_now && is_alone && !is_timed_ && executor.try_immediate(spec)) return nullptr;
-  auto operation = acquire(spec);
+  auto operation = acquire(spec, !waits_now || is_timed_);
   active_.push_back(operation);
   ++spec.group->operations;
   if (spec.team() == nullptr) links_quiet_since_ = {};
@@ -209,6 +209,7 @@ void Engine::on_mismatch(transport::Link& from, const transport::Tag& tag, const
 
 void Engine::on_unexpected(transport::Link& from, const transport::Tag& tag,
                            const transport::Signature& theirs) {
+  peers_.note_unexpected();
   if (const Operation* operation = find(tag.context, tag.sequence)) {
     // Point-to-point messages are numbered for each pair and direction: this operation may belong to another
     // pair.

@@ -115,7 +115,7 @@ class Engine final : private Driven,
     if (spec.team() != nullptr) return shared_memory_;
     return schedules_;
   }
-  std::shared_ptr<Operation> acquire(const OperationSpec& spec);
+  std::shared_ptr<Operation> acquire(const OperationSpec& spec, bool is_timed);
   void release(std::size_t active_index);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void on_mismatch(transport::Link& link, const transport::Tag& tag, const transport::Signature& mine,

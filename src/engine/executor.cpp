@@ -26,6 +26,7 @@ void Executor::retire(std::shared_ptr<Operation> operation) {
 }
 
 void Executor::check_unexpected_messages(const OperationSpec& spec) {
+  if (!peers_.may_hold_unexpected()) return;
   for (const int peer : spec.ranks()) {
     peers_[peer].link.for_each_unexpected([&](const transport::Tag& tag, const transport::Signature& theirs) {
       if (tag.context == spec.group->context && tag.sequence == spec.sequence &&

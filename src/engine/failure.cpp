@@ -129,6 +129,7 @@ void Engine::propagate_failure() {
   log().info("rank {}: {}", rank_, failure_->reason);
   while (!active_.empty()) {
     Operation& operation = *active_.back();
+    operation.start_clock();
     operation.end(status_for(operation, *failure_), Clock::now());
     release(active_.size() - 1);
   }

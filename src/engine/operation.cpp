@@ -4,14 +4,20 @@
 
 namespace kolo::engine {
 
+void Operation::start_clock() {
+  if (!is_timed_) started_ = last_progress_ = Clock::now();
+  is_timed_ = true;
+}
+
 /// Calls mostly repeat: then the reference count is not touched.
-void Operation::take(const OperationSpec& spec) {
+void Operation::take(const OperationSpec& spec, bool is_timed) {
   spec_ = spec;
   source_ = spec.source;
   if (prepared_.get() != spec.prepared) prepared_ = spec.prepared->shared_from_this();
   if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
-  started_ = last_progress_ = Clock::now();
+  is_timed_ = false;
+  if (is_timed) start_clock();
 }
 
 void Operation::end(Status status, Clock::time_point when) {

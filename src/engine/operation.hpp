@@ -86,6 +86,8 @@ class Operation {
   int source() const noexcept { return source_; }
 
   const OperationSpec& spec() const noexcept { return spec_; }
+  /// A caller may ask for its duration.
+  bool is_timed() const noexcept { return is_timed_; }
   Clock::time_point started() const noexcept { return started_; }
   Clock::time_point& last_progress() noexcept { return last_progress_; }
   /// The schedule's first unfinished step, -1 when there is none.
@@ -98,7 +100,9 @@ class Operation {
   bool is_unmatched() const noexcept { return source_ == kAnySource; }
 
   /// --- For the engine and its executors. ---
-  void take(const OperationSpec& spec);
+  void take(const OperationSpec& spec, bool is_timed);
+  /// If it has not started.
+  void start_clock();
   void touch(Clock::time_point now) noexcept { last_progress_ = now; }
   void end(Status status, Clock::time_point when);
   /// Signals `completion` at the end, unless forget() comes first.
@@ -118,6 +122,7 @@ class Operation {
  private:
   const HomeProcess home_;
   std::weak_ptr<Engine> owner_;
+  bool is_timed_ = false;
   Clock::time_point started_;
   Clock::time_point last_progress_;
   std::vector<Completion*> completions_;  ///< of threads to wake at the end

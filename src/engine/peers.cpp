@@ -20,6 +20,8 @@ namespace {
 // Both ranks of a pair mostly need their connection at the same time. The higher rank dials at once. The
 // lower rank dials only if no connection has come after this time.
 constexpr auto kLowerRankDialDelay = std::chrono::milliseconds(50);
+constexpr std::size_t kSpeculativeReads = 2;
+constexpr int kPollsBetweenAsking = 8;
 constexpr std::uint32_t kAwake = 0;  // of Segment::asleep
 
 /// Why this process cannot open a connection to any peer (no descriptor is left); empty if it can.
@@ -53,6 +55,13 @@ std::uint64_t Peers::payload_on_sockets() const {
   if (!has_descriptors_) return bytes;
   for (const auto& peer : peers_) bytes += peer->has_socket() ? peer->link.payload_moved() : 0;
   return bytes;
+}
+
+bool Peers::may_hold_unexpected() {
+  may_hold_unexpected_ = may_hold_unexpected_ && std::ranges::any_of(peers_, [](const auto& peer) {
+                           return peer->link.has_unexpected();
+                         });
+  return may_hold_unexpected_;
 }
 
 bool Peers::want_write() const {
@@ -113,9 +122,7 @@ bool Peers::poll(bool look_at_descriptors) {
   }
   // The dialer's descriptor does not signal that it is time to dial again.
   if (is_dialling && Clock::now() >= on_demand_.dialer->next_time()) moved = take_connections() || moved;
-  if (!look_at_descriptors) return moved;
-  for (const std::uint32_t number : event_set_.wait(0)) moved = woken(number) || moved;
-  return moved;
+  return (look_at_descriptors && poll_descriptors()) || moved;
 }
 
 /// Returns whether the peer is being dialled.
@@ -143,6 +150,30 @@ bool Peers::take_connections() {
     moved = true;
   }
   return moved;
+}
+
+bool Peers::poll_descriptors() {
+  bool moved = false;
+  find_speculative_reads();
+  if (!speculative_reads_.empty() && ++speculative_polls_ % kPollsBetweenAsking != 0) {
+    for (Peer* peer : speculative_reads_) moved = progress(*peer, true) || moved;
+    return moved;
+  }
+  for (const std::uint32_t number : event_set_.wait(0)) moved = woken(number) || moved;
+  return moved;
+}
+
+/// Chooses the sockets that are read without asking epoll first, because asking costs as much as trying:
+/// those of the awaited peers, if they are few. Chooses none in the middle of a large message: epoll reports
+/// its next bytes once enough have come to be worth reading.
+void Peers::find_speculative_reads() {
+  speculative_reads_.clear();
+  for (const auto& peer : peers_) {
+    if (peer->has_ended || !peer->has_socket() || !peer->link.awaits_something()) continue;
+    if (peer->link.incoming_left() > 0 || speculative_reads_.size() == kSpeculativeReads)
+      return speculative_reads_.clear();
+    speculative_reads_.push_back(peer.get());
+  }
 }
 
 void Peers::write() {

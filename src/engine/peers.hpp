@@ -79,6 +79,10 @@ class Peers final : public MonitoredPeers {
   std::uint64_t payload_on_sockets() const;
   /// There are bytes that had no room.
   bool want_write() const;
+  /// A message has come for which no receive is posted.
+  void note_unexpected() { may_hold_unexpected_ = true; }
+  /// Whether a link may hold such a message.
+  bool may_hold_unexpected();
   /// Failed attempts to connect to the peer.
   std::uint64_t failed_attempts(int rank) const;
   /// This process has no descriptor left for a connection that it needs.
@@ -120,6 +124,8 @@ class Peers final : public MonitoredPeers {
  private:
   bool dial_if_wanted(Peer& peer);
   bool take_connections();
+  bool poll_descriptors();
+  void find_speculative_reads();
 
   const int rank_;
   const std::vector<std::string>& hosts_;
@@ -130,7 +136,10 @@ class Peers final : public MonitoredPeers {
   shared_memory::Segment* segment_ = nullptr;
   std::uint32_t sleep_ = 1;  // number of the last sleep, see Segment::asleep; odd also when it wraps
   bool has_descriptors_ = false;
+  bool may_hold_unexpected_ = false;
   std::size_t armed_ = 0;  // peers, from rank 0 on
+  std::vector<Peer*> speculative_reads_;
+  unsigned speculative_polls_ = 0;
 };
 
 }  // namespace kolo::engine

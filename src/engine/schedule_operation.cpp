@@ -11,6 +11,7 @@
 namespace kolo::engine {
 
 void ScheduleOperation::begin() {
+  start_clock();
   is_broken_ = false;
   if (!is_unmatched()) begin_plan();
 }

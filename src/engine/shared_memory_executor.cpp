@@ -59,6 +59,7 @@ bool SharedMemoryExecutor::try_immediate(const OperationSpec& spec) {
                     [&] { return team.try_immediate(); });
 }
 
+/// Many calls are over so soon that reading a clock is not worth its cost.
 void SharedMemoryExecutor::begin(Operation& operation, bool waits_now) {
   shared_memory::Team& team = *operation.spec().team();
   team.begin(operation, waits_now);
@@ -71,6 +72,7 @@ void SharedMemoryExecutor::begin(Operation& operation, bool waits_now) {
   });
   if (operation.done()) return;
   if (waits_now) team.tell();  // else the progress thread does, once the caller has started all its calls
+  operation.start_clock();
   check_unexpected_messages(operation.spec());
 }
 

@@ -213,7 +213,8 @@ void Team::finish_short_call(Running& running) {
 
 /// Where the last rank to arrive puts the sums of a short call.
 std::byte* Team::result_of(const Running& running) const {
-  return slots_.front()->data[running.place % kDescriptors];
+  const bool fits = running.shown <= SliceCounters::kResultBytes;
+  return fits ? running.call.counters->result : slots_.front()->data[running.place % kDescriptors];
 }
 
 /// Done by the rank that works for all: no other rank reads the contributions, so the sums may take the place

@@ -15,6 +15,7 @@ namespace kolo::engine::shared_memory {
 /// number of the piece), so the values that earlier calls left need no clearing.
 struct alignas(64) SliceCounters {
   static constexpr std::uint64_t kMost = 1 << 16;  ///< largest number of ranks, and of shares of a call
+  static constexpr std::size_t kResultBytes = 32;
 
   std::atomic<std::uint64_t> taken;  ///< needs no order: a rank that takes a share has acquired `finished`
   /// open() stores none_of() here, then each share adds one: a waiting rank watches this number alone. Each
@@ -24,6 +25,8 @@ struct alignas(64) SliceCounters {
   /// Each update is a release and an acquire: the last rank to arrive sees what all ranks have written
   /// before.
   std::atomic<std::uint64_t> arrived;
+  /// What the last rank to arrive has computed for all. Written before its share is finished.
+  std::byte result[kResultBytes];
   /// Number of ranks that sleep until `finished` changes: see engine/shared_memory/nap.hpp.
   std::atomic<std::uint32_t> napping;
   /// Number of ranks that sleep until a peer rings, and wait for `finished`. A rank that has changed

@@ -94,6 +94,7 @@ void Team::announce_more() {
 
 bool Team::advance() {
   bool moved = false;
+  now_ = {};
   if (!failed_) announce_more();
   while (!calls_.empty() && finished_ < announced_ && !failed_ &&
          step(running(finished_), calls_.front().operation, moved)) {
@@ -103,7 +104,7 @@ bool Team::advance() {
     if (settled_ > 0) --settled_;
     moved = true;
     publish_done();  // first: once the caller sees the end of the call, it may end this process
-    operation.end(Status(), Clock::now());
+    operation.end(Status(), operation.is_timed() ? now() : operation.started());
     listener_.on_finished(operation);
   }
   if (!failed_) announce_more();
@@ -167,7 +168,10 @@ bool Team::step(Running& running, Operation* operation, bool& moved) {
     if (done) break;
     const bool was_pause = running.task.wait().is_pause();
     running.task.resume();
-    if (running.shown > kDescriptorBytes) stop_writing();
+    if (running.shown > kDescriptorBytes) {
+      now_ = {};
+      stop_writing();
+    }
     moved = true;
     if (running.task.done()) continue;
     if (operation != nullptr) operation->touch(Clock::now());
