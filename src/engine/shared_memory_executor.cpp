@@ -13,6 +13,7 @@ namespace {
 // core.
 constexpr int kInitialPolls = 100;
 constexpr int kInitialPollsOversubscribed = 20;
+constexpr int kEagerPolls = 10;
 constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take some microseconds
 
 class SharedMemoryOperation final : public Operation {
@@ -40,7 +41,7 @@ bool SharedMemoryExecutor::poll_until(const shared_memory::Team& team, int polls
       if (yield_.is_costly(Clock::now())) return false;
       yield_();
     }
-    if (!oversubscribed_ && i > 0) relax();
+    if (!oversubscribed_ && i > kEagerPolls) relax();
     if (driver_.is_wanted()) return false;
     if (!awaited.has_changed()) continue;
     if (once()) return true;
