@@ -437,6 +437,8 @@ def main():
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--per-host", type=int, default=1)
     parser.add_argument("--rate", default="1gbit")
+    parser.add_argument("--congestion", default="cubic",
+                        help="TCP's congestion control. BBR may take 8 s to send fast again after a short cut [cubic]")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--heartbeat", type=float, default=5)
     parser.add_argument("--margin", type=float, default=1.0, help="seconds beyond the heartbeat for the error")
@@ -450,7 +452,7 @@ def main():
     cluster = None
     try:
         if not options.local:
-            cluster = Cluster.make(f"soak.{os.getpid()}", options.hosts, options.rate)
+            cluster = Cluster.make(f"soak.{os.getpid()}", options.hosts, options.rate, congestion=options.congestion)
         return measure(cluster, options) if options.measure else soak(cluster, options)
     except NotPermitted as why:
         print(f"skipped: {why}")
