@@ -43,7 +43,8 @@ class Endpoint {
   virtual Result<bool> set_up() { return true; }
   /// Writes as much of the parts as fits now; returns how many bytes, 0 if there is no room.
   virtual Result<std::size_t> write(std::span<const iovec> parts) = 0;
-  /// Reads at most `into.size()` bytes; returns how many, 0 if none are there now.
+  /// Reads at most `into.size()` bytes; returns how many. 0: none are there now, or the last read() took all.
+  /// In the second case bytes that have come since make fd() readable.
   virtual Result<std::size_t> read(std::span<std::byte> into) = 0;
 
   /// Bytes written that are known to have reached the peer's host; 0 if that is not known.

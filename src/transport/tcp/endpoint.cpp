@@ -155,11 +155,14 @@ Result<std::size_t> TcpEndpoint::write(std::span<const iovec> parts) {
 
 Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   if (into.empty()) return std::size_t{0};
+  // The call after a short read saves a system call. Bytes that have come since then poll readable.
+  if (std::exchange(took_all_, false) && lost_.ok()) return std::size_t{0};
   // Reads also after a failed write: what the peer sent last may explain it.
   ssize_t got;
   do {
     got = ::recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
+  took_all_ = got > 0 && static_cast<std::size_t>(got) < into.size();
   if (got > 0) return static_cast<std::size_t>(got);
   if (got == 0) return lose(0);
   if (net::would_block(errno)) return lost_.ok() ? Result<std::size_t>(std::size_t{0}) : lost_;
@@ -172,6 +175,7 @@ Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
 
 /// read() is what notices that the peer is gone.
 Status TcpEndpoint::drain() {
+  took_all_ = false;
   return lost_;
 }
 

@@ -42,7 +42,8 @@ class TcpEndpoint final : public Endpoint {
   bool stays_in_host_;
   Status lost_;
   std::uint64_t written_ = 0;
-  int wakes_at_ = 1;  ///< bytes to read before fd() polls readable
+  int wakes_at_ = 1;       ///< bytes to read before fd() polls readable
+  bool took_all_ = false;  ///< the last read() took all that there was
 };
 
 }  // namespace kolo::transport::tcp
