@@ -134,13 +134,15 @@ const Offered* choose(const transport::Transport& transport, const std::vector<O
   return nullptr;
 }
 
-/// The cores of the ranks that `rank` reaches through memory.
-std::vector<Cores> cores_beside(std::size_t rank,
-                                const std::vector<std::unique_ptr<transport::Endpoint>>& endpoints,
-                                const std::vector<Published>& all) {
+/// The cores of the other ranks on the machine of `rank`. Ranks in containers with networks of their own have
+/// the same cores, though their hosts have different names.
+std::vector<Cores> cores_beside(std::size_t rank, const std::vector<Published>& all) {
+  const auto machine_of = [&](std::size_t r) {
+    return std::string_view(all[r].host).substr(0, all[r].host.rfind('/'));
+  };
   std::vector<Cores> beside;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
-    if (peer != rank && endpoints[peer]->polls_are_free()) beside.push_back(all[peer].cores);
+    if (peer != rank && machine_of(peer) == machine_of(rank)) beside.push_back(all[peer].cores);
   }
   return beside;
 }
@@ -265,7 +267,7 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   engine_options.heartbeat = config().heartbeat;
   const Cores& own_cores = all[static_cast<std::size_t>(rank)].cores;
   engine_options.ranks_a_core =
-      processes_a_core(own_cores, cores_beside(static_cast<std::size_t>(rank), endpoints, all));
+      processes_a_core(own_cores, cores_beside(static_cast<std::size_t>(rank), all));
   const bool oversubscribed = engine_options.ranks_a_core > 1;
   log().debug("rank {}: cores {}{}", rank, to_text(own_cores), oversubscribed ? ", shared" : "");
   engine_options.spin = spin_time(endpoints, oversubscribed, own_cores.quota);
