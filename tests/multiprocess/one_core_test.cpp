@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <fstream>
+#include <memory>
+#include <regex>
 #include <thread>
 
 #include "multiprocess/processes.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {
@@ -79,6 +83,25 @@ TEST(RanksOnOneCore, ARankThatIsKilledIsNamedWhetherItSumsOrNot) {
       processes.hurt(victim, SIGKILL);
       expect_named(processes.collect(15s, {victim}), victim);
     }
+  }
+}
+
+// Otherwise a rank takes its peers' turns for another program's, and sleeps where it had better yield.
+TEST(RanksOnOneCore, EachRankKnowsItWhateverTransportCarriesItsData) {
+  for (const char* transports : transports_that_reach(transport::Reach::host)) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::tmpfile(), &std::fclose);
+    const auto prepare = [&](int rank) {
+      use_first_core(rank);
+      if (rank == 1) ::dup2(::fileno(log.get()), STDERR_FILENO);
+    };
+    Processes processes(
+        {.size = 2, .transports = transports, .settings = {{"KOLO_LOG", "debug"}}, .prepare = prepare},
+        [](Communicator& c) { c.barrier(); });
+    for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
+    std::string text(1 << 16, '\0');
+    text.resize(static_cast<std::size_t>(::pread(::fileno(log.get()), text.data(), text.size(), 0)));
+    EXPECT_TRUE(std::regex_search(text, std::regex("rank 1: cores [0-9]+, shared")))
+        << transports << ": " << text;
   }
 }
 
