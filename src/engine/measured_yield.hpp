@@ -10,8 +10,9 @@
 namespace kolo::engine {
 
 /// Gives the core to the threads that wait for it, and measures for how long. Another program keeps the core
-/// for a whole time slice, up to 4 ms under Linux, so yields are best left out for a while after that: the
-/// longer, the longer the other program has been there. A peer gives the core back sooner. The turns of many
+/// for a whole time slice, up to 4 ms under Linux, so yields are best left out for a while after two such
+/// yields: the longer, the longer the other program has been there. A single one may be a peer's work before
+/// both have a core each, or a thread of the kernel. A peer gives the core back sooner. The turns of many
 /// ranks on a core cannot be told from another program's: there nothing is measured.
 class MeasuredYield {
  public:
@@ -32,6 +33,9 @@ class MeasuredYield {
   /// A yield took from `begin` to `end`.
   void note(Clock::time_point begin, Clock::time_point end) {
     if (end - begin <= long_) return;
+    const bool is_single = begin >= std::max(last_long_, costly_until_) + kShortestMemory;
+    last_long_ = end;
+    if (is_single) return;
     const bool is_again = begin < costly_until_ + kShortestMemory;
     memory_ = is_again ? std::min(2 * memory_, kLongestMemory) : kShortestMemory;
     costly_until_ = end + memory_;
@@ -44,6 +48,7 @@ class MeasuredYield {
   static constexpr std::chrono::milliseconds kLongestMemory{1000};
 
   const Clock::duration long_;
+  Clock::time_point last_long_{};
   Clock::time_point costly_until_{};
   std::chrono::milliseconds memory_{};
 };
