@@ -32,10 +32,13 @@ struct Offered {
 
 /// What a rank publishes of itself.
 struct Published {
-  std::string host;       ///< equal for ranks that share memory and a network namespace
+  std::string host;       ///< MACHINE/NETWORK, equal for ranks that share memory and a network namespace
   std::string host_name;  ///< for logs and tuning tables
   Cores cores;            ///< that the rank may use
   std::vector<Offered> transports;
+
+  /// Equal also for ranks in containers with networks of their own.
+  std::string_view machine() const { return std::string_view(host).substr(0, host.rfind('/')); }
 };
 
 std::string encode(const Published& mine) {
@@ -134,15 +137,11 @@ const Offered* choose(const transport::Transport& transport, const std::vector<O
   return nullptr;
 }
 
-/// The cores of the other ranks on the machine of `rank`. Ranks in containers with networks of their own have
-/// the same cores, though their hosts have different names.
+/// The cores of the other ranks on the machine of `rank`.
 std::vector<Cores> cores_beside(std::size_t rank, const std::vector<Published>& all) {
-  const auto machine_of = [&](std::size_t r) {
-    return std::string_view(all[r].host).substr(0, all[r].host.rfind('/'));
-  };
   std::vector<Cores> beside;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
-    if (peer != rank && machine_of(peer) == machine_of(rank)) beside.push_back(all[peer].cores);
+    if (peer != rank && all[peer].machine() == all[rank].machine()) beside.push_back(all[peer].cores);
   }
   return beside;
 }

@@ -33,23 +33,20 @@ class MeasuredYield {
   /// A yield took from `begin` to `end`.
   void note(Clock::time_point begin, Clock::time_point end) {
     if (end - begin <= long_) return;
-    const bool is_single = begin >= std::max(last_long_, costly_until_) + kShortestMemory;
-    last_long_ = end;
-    if (is_single) return;
-    const bool is_again = begin < costly_until_ + kShortestMemory;
-    memory_ = is_again ? std::min(2 * memory_, kLongestMemory) : kShortestMemory;
+    const bool is_single = begin >= costly_until_ + kShortestMemory;
+    memory_ = is_single ? kNone : std::clamp(2 * memory_, kShortestMemory, kLongestMemory);
     costly_until_ = end + memory_;
   }
 
  private:
   static constexpr Clock::duration kLong = std::chrono::microseconds(50);
   static constexpr Clock::duration kLongBesideRank = std::chrono::milliseconds(1);
+  static constexpr std::chrono::milliseconds kNone{0};
   static constexpr std::chrono::milliseconds kShortestMemory{100};
   static constexpr std::chrono::milliseconds kLongestMemory{1000};
 
   const Clock::duration long_;
-  Clock::time_point last_long_{};
-  Clock::time_point costly_until_{};
+  Clock::time_point costly_until_{};  // after a single long yield: its end
   std::chrono::milliseconds memory_{};
 };
 
