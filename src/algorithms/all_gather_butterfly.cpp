@@ -14,8 +14,10 @@ namespace {
 schedule::Schedule generate_all_gather_butterfly(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   builder.copy(schedule::output(part_of(spec.rank)), schedule::input(0));
+  Turns turns(builder, spec);
   butterfly_all_gather(
-      builder, butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last));
+      builder, turns,
+      butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last));
   return std::move(builder).finish();
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 schedule::Schedule generate_all_gather_direct(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  direct_all_gather(builder, spec, schedule::input(0));
+  Turns turns(builder, spec);
+  direct_all_gather(builder, turns, spec, schedule::input(0));
   builder.copy(schedule::output(part_of(spec.rank)), schedule::input(0));
   return std::move(builder).finish();
 }

@@ -70,7 +70,8 @@ schedule::Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
   if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
   const bool is_smallest = b + 1 == blocks.size();
-  butterfly_reduce_scatter(builder, layers, schedule::BufferName::input, b == 0 && is_smallest);
+  Turns down(builder, spec);
+  butterfly_reduce_scatter(builder, down, layers, schedule::BufferName::input, b == 0 && is_smallest);
   schedule::BufferName held = layers.empty() ? schedule::BufferName::input : schedule::BufferName::output;
   const int smaller = is_smallest ? -1 : blocks[b + 1].first + place % blocks[b + 1].size;
   const schedule::ChunkRange own = share(block, place, chunks, schedule::BufferName::output);
@@ -84,9 +85,9 @@ schedule::Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
   for_each_larger([&](int rank, schedule::ChunkRange part) { builder.recv(rank, part); });
   // First send to the smaller block, which waits for the whole share, then gather in this rank's own block.
   // For this rank the order makes no difference.
-  schedule::ScheduleBuilder::StepIds told;
-  if (!is_smallest) told.push_back(builder.send(smaller, own));
-  butterfly_all_gather(builder, layers, told);
+  Turns up = Turns::always(builder);
+  if (!is_smallest) up.send(smaller, own);
+  butterfly_all_gather(builder, up, layers);
   return std::move(builder).finish();
 }
 

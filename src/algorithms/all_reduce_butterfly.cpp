@@ -18,8 +18,9 @@ schedule::Schedule generate_all_reduce_butterfly(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                                     butterfly_scratch(layers));
   if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
-  butterfly_reduce_scatter(builder, layers, schedule::BufferName::input);
-  butterfly_all_gather(builder, layers);
+  Turns turns(builder, spec);
+  butterfly_reduce_scatter(builder, turns, layers, schedule::BufferName::input);
+  butterfly_all_gather(builder, turns, layers);
   return std::move(builder).finish();
 }
 

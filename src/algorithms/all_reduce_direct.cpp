@@ -16,8 +16,9 @@ schedule::Schedule generate_all_reduce_direct(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                                     received_scratch(spec.size));
   const schedule::ChunkRange own = schedule::output(part_of(spec.rank));
-  direct_reduce_scatter(builder, spec, own);
-  direct_all_gather(builder, spec, own);
+  Turns turns(builder, spec);
+  direct_reduce_scatter(builder, turns, spec, own);
+  direct_all_gather(builder, turns, spec, own);
   return std::move(builder).finish();
 }
 

@@ -20,8 +20,9 @@ schedule::Schedule generate_all_reduce_halving_doubling(const ScheduleSpec& spec
   const schedule::BufferName held = survivors.fold_in(builder, chunks);
   if (survivors.survives()) {
     const auto layers = butterfly_layers(survivors.group(), twos(chunks), chunks, Near::first);
-    butterfly_reduce_scatter(builder, layers, held);
-    butterfly_all_gather(builder, layers);
+    Turns turns(builder, spec);
+    butterfly_reduce_scatter(builder, turns, layers, held);
+    butterfly_all_gather(builder, turns, layers);
   }
   survivors.tell(builder, chunks);
   return std::move(builder).finish();

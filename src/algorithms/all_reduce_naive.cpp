@@ -6,6 +6,7 @@
 #include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -14,7 +15,8 @@ namespace {
 schedule::Schedule generate_all_reduce_naive(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
                                     received_scratch(spec.size));
-  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), schedule::input(0));
+  Turns turns(builder, spec);
+  for (int k = 1; k < spec.size; ++k) turns.send(after(spec, k), schedule::input(0));
   fold_received(builder, everybody(spec), schedule::output(0), schedule::input(0));
   return std::move(builder).finish();
 }

@@ -4,6 +4,7 @@
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -12,8 +13,9 @@ namespace {
 schedule::Schedule generate_all_to_all_direct(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   builder.require_out_of_place();
+  Turns turns(builder, spec);
   for (int k = 1; k < spec.size; ++k) {
-    builder.send(after(spec, k), schedule::input(part_of(after(spec, k))));
+    turns.send(after(spec, k), schedule::input(part_of(after(spec, k))));
     builder.recv(before(spec, k), schedule::output(part_of(before(spec, k))));
   }
   builder.copy(schedule::output(part_of(spec.rank)), schedule::input(part_of(spec.rank)));

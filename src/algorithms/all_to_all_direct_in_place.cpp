@@ -5,6 +5,7 @@
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -22,7 +23,8 @@ schedule::Schedule generate_all_to_all_direct_in_place(const ScheduleSpec& spec)
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                                     part_of(spec.size / 2));
   // All sends precede all receives, so that in place no part is overwritten before it is sent.
-  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), schedule::input(part_of(after(spec, k))));
+  Turns turns(builder, spec);
+  for (int k = 1; k < spec.size; ++k) turns.send(after(spec, k), schedule::input(part_of(after(spec, k))));
   std::uint32_t slot = 0;
   for (int k = 1; k < spec.size; ++k) {
     const int peer = before(spec, k);

@@ -78,15 +78,12 @@ std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers) {
   return slots;
 }
 
-void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
-                              schedule::BufferName held, bool completes) {
-  schedule::ScheduleBuilder::StepIds sent_before;
+void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, Turns& turns,
+                              const std::vector<ButterflyLayer>& layers, schedule::BufferName held,
+                              bool completes) {
   for (const ButterflyLayer& layer : layers) {
     const Group& group = layer.group;
-    schedule::ScheduleBuilder::StepIds sent;
-    for (int k = 1; k < group.size(); ++k)
-      sent.push_back(builder.send(group.neighbour(k), layer.of(k, held), sent_before));
-    sent_before = std::move(sent);
+    for (int k = 1; k < group.size(); ++k) turns.send(group.neighbour(k), layer.of(k, held));
     const schedule::ChunkRange sum = layer.own(schedule::BufferName::output);
     const schedule::ChunkRange own = layer.own(held);
     const bool is_whole = completes && &layer == &layers.back();
@@ -101,17 +98,14 @@ void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vec
   }
 }
 
-void butterfly_all_gather(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
-                          schedule::ScheduleBuilder::After first) {
-  schedule::ScheduleBuilder::StepIds sent_before(first.begin(), first.end());
+void butterfly_all_gather(schedule::ScheduleBuilder& builder, Turns& turns,
+                          const std::vector<ButterflyLayer>& layers) {
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
     const Group& group = layer->group;
-    schedule::ScheduleBuilder::StepIds sent;
     for (int k = 1; k < group.size(); ++k) {
-      sent.push_back(builder.send(group.neighbour(k), layer->own(schedule::BufferName::output), sent_before));
+      turns.send(group.neighbour(k), layer->own(schedule::BufferName::output));
       builder.recv(group.neighbour(-k), layer->of(group.size() - k, schedule::BufferName::output));
     }
-    sent_before = std::move(sent);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/group.hpp"
+#include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -59,16 +60,12 @@ std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers);
 
 /// Needs layers made with Near::first. Starts with all chunks in `held` (input, or output if it holds data
 /// already). Ends with the last layer's own part in output, combined in the order of the group.
-///
-/// Here and in the all-gather, a layer's sends wait for those of the layer before. If the messages of two
-/// layers shared this rank's connection to the network, the earlier ones, for which their receivers wait,
-/// would come later.
-void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
-                              schedule::BufferName held, bool completes = true);
+void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, Turns& turns,
+                              const std::vector<ButterflyLayer>& layers, schedule::BufferName held,
+                              bool completes = true);
 
 /// Runs the layers in reverse. Starts with the last layer's own part in output, ends with all chunks there.
-/// Sends nothing before the steps `first`.
-void butterfly_all_gather(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
-                          schedule::ScheduleBuilder::After first = {});
+void butterfly_all_gather(schedule::ScheduleBuilder& builder, Turns& turns,
+                          const std::vector<ButterflyLayer>& layers);
 
 }  // namespace kolo::algorithms

@@ -6,7 +6,7 @@ namespace kolo::algorithms {
 
 Circulant::Circulant(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec,
                      schedule::BufferName chunks)
-    : builder_(builder), spec_(spec), chunks_(chunks), skips_{spec.size} {
+    : builder_(builder), spec_(spec), chunks_(chunks), skips_{spec.size}, turns_(builder, spec) {
   while (skips_.back() > 1) skips_.push_back((skips_.back() + 1) / 2);
   builder.lay_scratch_like({chunks, part_of(spec.rank), part_of(spec.size)});
 }
@@ -22,15 +22,11 @@ void Circulant::load() {
   if (spec_.rank > 0) builder_.copy(slots(straight, spec_.size), schedule::input(0, part_of(spec_.rank)));
 }
 
-void Circulant::send(int peer, schedule::ChunkRange from) {
-  sent_ = {builder_.send(peer, from, sent_)};
-}
-
 void Circulant::reduce_scatter(schedule::ChunkRange to) {
   for (std::size_t i = 1; i < skips_.size(); ++i) {
     const int skip = skips_[i];
     const int moved = skips_[i - 1] - skip;
-    send(after(spec_, skip), slots(skip, skip + moved));
+    turns_.send(after(spec_, skip), slots(skip, skip + moved));
     const bool is_last = i + 1 == skips_.size();
     builder_.recv_reduce(before(spec_, skip), is_last ? to : slots(0, moved), slots(0, moved), is_last);
   }
@@ -40,7 +36,7 @@ void Circulant::all_gather() {
   for (std::size_t i = skips_.size(); i-- > 1;) {
     const int skip = skips_[i];
     const int moved = skips_[i - 1] - skip;
-    send(before(spec_, skip), slots(0, moved));
+    turns_.send(before(spec_, skip), slots(0, moved));
     builder_.recv(after(spec_, skip), slots(skip, skip + moved));
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -35,15 +36,11 @@ class Circulant {
   void store();
 
  private:
-  /// After the message of the round before, for which its receiver waits: else both would share this rank's
-  /// connection to the network.
-  void send(int peer, schedule::ChunkRange from);
-
   schedule::ScheduleBuilder& builder_;
   const ScheduleSpec& spec_;
   schedule::BufferName chunks_;
-  std::vector<int> skips_;                   // N first
-  schedule::ScheduleBuilder::StepIds sent_;  // by the round before
+  std::vector<int> skips_;  // N first
+  Turns turns_;
 };
 
 }  // namespace kolo::algorithms

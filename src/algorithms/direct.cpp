@@ -6,16 +6,16 @@
 
 namespace kolo::algorithms {
 
-void direct_reduce_scatter(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec,
+void direct_reduce_scatter(schedule::ScheduleBuilder& builder, Turns& turns, const ScheduleSpec& spec,
                            schedule::ChunkRange out) {
-  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), schedule::input(part_of(after(spec, k))));
+  for (int k = 1; k < spec.size; ++k) turns.send(after(spec, k), schedule::input(part_of(after(spec, k))));
   fold_received(builder, everybody(spec), out, schedule::input(part_of(spec.rank)));
 }
 
-void direct_all_gather(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec,
+void direct_all_gather(schedule::ScheduleBuilder& builder, Turns& turns, const ScheduleSpec& spec,
                        schedule::ChunkRange own) {
   for (int k = 1; k < spec.size; ++k) {
-    builder.send(after(spec, k), own);
+    turns.send(after(spec, k), own);
     builder.recv(before(spec, k), schedule::output(part_of(before(spec, k))));
   }
 }

@@ -2,17 +2,18 @@
 #pragma once
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
 
 /// Each rank sends every other rank the chunk of input that belongs to it. out = chunk `rank`, combined in
 /// rank order. Needs received_scratch(size) slots.
-void direct_reduce_scatter(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec,
+void direct_reduce_scatter(schedule::ScheduleBuilder& builder, Turns& turns, const ScheduleSpec& spec,
                            schedule::ChunkRange out);
 
 /// Each rank sends its chunk, `own`, to every other rank. The chunks of the other ranks end in output.
-void direct_all_gather(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec,
+void direct_all_gather(schedule::ScheduleBuilder& builder, Turns& turns, const ScheduleSpec& spec,
                        schedule::ChunkRange own);
 
 }  // namespace kolo::algorithms

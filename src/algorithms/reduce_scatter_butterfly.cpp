@@ -21,12 +21,13 @@ schedule::Schedule generate_reduce_scatter_butterfly(const ScheduleSpec& spec) {
   const auto sums = [&](schedule::ChunkRange chunks) {
     return schedule::scratch(chunks.begin - layers[0].own_begin(), chunks);
   };
+  Turns turns(builder, spec);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const ButterflyLayer& layer = layers[i];
     const auto held = [&](schedule::ChunkRange chunks) { return i == 0 ? chunks : sums(chunks); };
     const int others = layer.group.size() - 1;
     for (int k = 1; k <= others; ++k) {
-      builder.send(layer.group.neighbour(k), held(layer.of(k, schedule::BufferName::input)));
+      turns.send(layer.group.neighbour(k), held(layer.of(k, schedule::BufferName::input)));
     }
     const schedule::ChunkRange own = layer.own(schedule::BufferName::input);
     const bool is_last = i + 1 == layers.size();

@@ -14,7 +14,8 @@ namespace {
 schedule::Schedule generate_reduce_scatter_direct(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                                     received_scratch(spec.size));
-  direct_reduce_scatter(builder, spec, schedule::output(0));
+  Turns turns(builder, spec);
+  direct_reduce_scatter(builder, turns, spec, schedule::output(0));
   return std::move(builder).finish();
 }
 

@@ -50,7 +50,7 @@ void do_not_pace(int fd) {
 /// has been sent. Without a limit 4 MiB wait, and the messages of the next round leave among them. A smaller
 /// limit wakes the rank more often.
 void limit_unsent_bytes(int fd) {
-  constexpr int kUnsentBytes = 256 << 10;
+  constexpr int kUnsentBytes = 64 << 10;
   net::set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <ostream>
 #include <vector>
 
@@ -55,6 +56,15 @@ inline bool same_steps(const std::vector<schedule::Schedule>& one,
   });
 }
 
+/// Whether they have the same messages in the same order.
+inline bool are_alike(const std::vector<schedule::Schedule>& one,
+                      const std::vector<schedule::Schedule>& other) {
+  return same_steps(one, other) &&
+         std::ranges::equal(one, other, [](const schedule::Schedule& a, const schedule::Schedule& b) {
+           return a.chunks == b.chunks && a.dependencies == b.dependencies;
+         });
+}
+
 /// Hosts of unequal size for an algorithm that depends on them: 3, 1, 2, 4, 3, 1, ... ranks.
 inline std::vector<int> uneven_hosts(int size) {
   std::vector<int> hosts;
@@ -64,6 +74,13 @@ inline std::vector<int> uneven_hosts(int size) {
   }
   hosts.resize(static_cast<std::size_t>(size));
   return hosts;
+}
+
+/// All ranks on one host, on hosts of unequal size, and each on a host of its own.
+inline std::vector<std::vector<int>> placements(int size) {
+  std::vector<int> apart(static_cast<std::size_t>(size));
+  std::iota(apart.begin(), apart.end(), 0);
+  return {{}, uneven_hosts(size), apart};
 }
 
 /// Every root for few ranks, selected roots for many ranks.

@@ -20,11 +20,11 @@ class EveryAlgorithm : public testing::TestWithParam<algorithms::ConfiguredAlgor
 TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
   const algorithms::ConfiguredAlgorithm& variant = GetParam();
   for (int size = 1; size <= kMostRanks; ++size) {
-    for (const std::vector<int>& hosts : {std::vector<int>{}, uneven_hosts(size)}) {
+    for (const std::vector<int>& hosts : placements(size)) {
       for (const int root : roots(*variant.algorithm, size)) {
         if (!serves(variant, size, root, hosts)) continue;
         const std::vector<schedule::Schedule> schedules = all_ranks(variant, size, root, hosts);
-        if (!hosts.empty() && size <= 20 && same_steps(schedules, all_ranks(variant, size, root))) continue;
+        if (!hosts.empty() && size <= 20 && are_alike(schedules, all_ranks(variant, size, root))) continue;
         if (!hosts.empty() && size > 20) continue;
         auto all_counts = awkward_counts(*variant.algorithm, schedule::part_count(schedules[0]));
         // For large sizes, only the counts that differ most.
@@ -42,14 +42,6 @@ TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
 /// The cost of these schedules in equal chunks.
 schedule::ScheduleTotals cost_of(const std::vector<schedule::Schedule>& schedules) {
   return schedule::count_totals(schedules, std::vector<std::uint64_t>(schedule::part_count(schedules[0]), 1));
-}
-
-/// Whether two sets of schedules differ in nothing that costs.
-bool cost_alike(const std::vector<schedule::Schedule>& one, const std::vector<schedule::Schedule>& other) {
-  return same_steps(one, other) &&
-         std::ranges::equal(one, other, [](const schedule::Schedule& a, const schedule::Schedule& b) {
-           return a.chunks == b.chunks && a.dependencies == b.dependencies;
-         });
 }
 
 /// Compares a counted cost with the closed form. `first`: the schedule of rank 0.
@@ -78,11 +70,11 @@ TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
       if (root > 0 && !schedule::has_root(variant.algorithm->collective)) continue;
       std::vector<schedule::Schedule> counted;
       schedule::ScheduleTotals totals;
-      for (const std::vector<int>& hosts : {std::vector<int>{}, uneven_hosts(size)}) {
+      for (const std::vector<int>& hosts : placements(size)) {
         if (!serves(variant, size, root, hosts)) continue;
         auto schedules = all_ranks(variant, size, root, hosts);
         // Most algorithms ignore hosts: what they cost is counted once.
-        if (counted.empty() || !cost_alike(schedules, counted)) totals = cost_of(schedules);
+        if (counted.empty() || !are_alike(schedules, counted)) totals = cost_of(schedules);
         counted = std::move(schedules);
         expect_stated_cost(variant, counted[0], totals, hosts);
       }

@@ -64,11 +64,11 @@ bool waits_for(const schedule::Schedule& schedule, std::uint32_t step, std::uint
   return std::ranges::any_of(before, [&](std::uint32_t one) { return waits_for(schedule, one, other); });
 }
 
-TEST(Rounds, EndAtARankBeforeItSendsToAnotherPeer) {
-  // One message a round: every send waits for the one before it, or follows it to the same peer.
-  for (const char* name :
-       {"halving_doubling", "butterfly:degrees=2-2-2", "circulant", "binary_blocks", "torus:rows=4"}) {
-    for (const schedule::Schedule& schedule : schedules_of(schedule::Collective::all_reduce, name, 8)) {
+TEST(Turns, BetweenHostsASendWaitsForTheOneBeforeItOrFollowsItToTheSamePeer) {
+  for (const char* name : {"naive", "direct", "halving_doubling", "butterfly:degrees=2-4", "circulant",
+                           "binary_blocks", "torus:rows=4"}) {
+    const auto variant = algorithms::parse_algorithm(schedule::Collective::all_reduce, name).value();
+    for (const schedule::Schedule& schedule : all_ranks(variant, 8, 0, {0, 1, 2, 3, 4, 5, 6, 7})) {
       std::optional<std::uint32_t> last;
       for (std::uint32_t i = 0; i < schedule.steps.size(); ++i) {
         if (schedule.steps[i].kind != schedule::StepKind::send) continue;
@@ -76,6 +76,19 @@ TEST(Rounds, EndAtARankBeforeItSendsToAnotherPeer) {
           EXPECT_TRUE(waits_for(schedule, i, *last)) << name << ", rank " << schedule.rank << ", step " << i;
         }
         last = i;
+      }
+    }
+  }
+}
+
+TEST(Turns, OnOneHostNoSendWaitsForAnother) {
+  for (const char* name : {"naive", "direct", "halving_doubling", "butterfly:degrees=2-4", "circulant"}) {
+    for (const schedule::Schedule& schedule : schedules_of(schedule::Collective::all_reduce, name, 8)) {
+      for (const schedule::Step& step : schedule.steps) {
+        if (step.kind != schedule::StepKind::send) continue;
+        for (const std::uint32_t before : schedule.dependencies_of(step)) {
+          EXPECT_NE(schedule.steps[before].kind, schedule::StepKind::send) << name;
+        }
       }
     }
   }
