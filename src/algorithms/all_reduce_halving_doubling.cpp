@@ -20,9 +20,11 @@ schedule::Schedule generate_all_reduce_halving_doubling(const ScheduleSpec& spec
   const schedule::BufferName held = survivors.fold_in(builder, chunks);
   if (survivors.survives()) {
     const auto layers = butterfly_layers(survivors.group(), twos(chunks), chunks, Near::first);
-    Turns turns(builder, spec);
-    butterfly_reduce_scatter(builder, turns, layers, held);
-    butterfly_all_gather(builder, turns, layers);
+    // While a rank waits for its neighbour's data to send on, sums that are complete may leave.
+    Turns down(builder, spec);
+    butterfly_reduce_scatter(builder, down, layers, held);
+    Turns up(builder, spec);
+    butterfly_all_gather(builder, up, layers);
   }
   survivors.tell(builder, chunks);
   return std::move(builder).finish();
