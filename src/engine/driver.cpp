@@ -26,8 +26,6 @@ constexpr std::chrono::microseconds kOld{100};  // age of an operation that its 
 constexpr int kMostBusy = 8;
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
-constexpr std::chrono::nanoseconds kSpinBesideNeighbour = std::chrono::microseconds(50);
-constexpr std::chrono::nanoseconds kNoSpin{0};
 // A napping rank learns of messages, and of the end of a peer, only after this time.
 constexpr std::chrono::nanoseconds kLongestNap = std::chrono::milliseconds(10);
 constexpr int kPollsBetweenLooks = 64;
@@ -213,16 +211,12 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     }
     // Another waiting caller needs the lock to see that its operation is done.
     auto spin = waiting_callers_ == 0 ? options_.spin : std::min(options_.spin, kSpinBesideCallers);
-    // Where another program wants the cores, a peer may not be running. A rank that sleeps leaves it a core,
-    // and is woken ahead of a program that computes. A rank that never sleeps loses the core for a time
-    // slice, however short its waits are. Only a short call takes less time than a wake-up; ranks that spin
-    // for less than that wake each other in each call. If a poll is a system call, or comes after a yield,
-    // sleeping costs little more.
     const bool has_neighbour = yield_.is_costly(now);
     const bool yields_always = options_.ranks_a_core > 1 || !options_.polls_are_free;
     if (has_neighbour) {
-      const bool sleeps_at_once = yields_always || driven_.awaits_long_call();
-      spin = std::min(spin, sleeps_at_once ? kNoSpin : kSpinBesideNeighbour);
+      // If a poll is a system call, or comes after a yield, sleeping costs little more.
+      const auto longest = spin_beside_neighbour_.longest(now, driven_.awaits_long_call());
+      spin = yields_always ? Clock::duration::zero() : std::min(spin, longest);
     }
     const bool naps = has_caller() && !overslept && driven_.can_nap();
     if (!naps && !streaming && !overslept && now - idle_since < spin && has_caller()) {

@@ -13,6 +13,7 @@
 #include "base/deadline.hpp"
 #include "base/service_thread.hpp"
 #include "engine/measured_yield.hpp"
+#include "engine/spin_beside_neighbour.hpp"
 
 namespace kolo::engine {
 
@@ -124,6 +125,7 @@ class Driver {
   Clock::time_point last_driven_ = Clock::now();
   Clock::time_point last_move_;  // to another core
   MeasuredYield yield_;
+  SpinBesideNeighbour spin_beside_neighbour_;
   ServiceThread thread_;
 };
 
