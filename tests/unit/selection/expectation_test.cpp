@@ -74,8 +74,8 @@ TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
 }
 
 // Algorithms within a tie are interchangeable; a tie is as wide as the model's noise, a tenth. Messages that
-// are just long enough to ask for their receives meet on the links in another order, which may take less
-// time.
+// are just long enough to ask for their receives meet on the links in another order, which may take an eighth
+// less.
 TEST(Expectation, HardlyFallsWhereTheDataGrows) {
   const auto check = [](selection::Topology topology, schedule::Collective collective) {
     const int size = topology.size;
@@ -85,7 +85,7 @@ TEST(Expectation, HardlyFallsWhereTheDataGrows) {
       const auto whole = static_cast<std::uint64_t>(bytes) / 4 * 4;
       const selection::Expectation expected =
           chooser.expect(call_of(whole, size, collective), kFloats).value();
-      EXPECT_GE(expected.seconds * 1.15, most)
+      EXPECT_GE(expected.seconds * 1.25, most)
           << schedule::name_of(collective) << " of " << whole << " bytes among " << size << ": "
           << expected.configured.name();
       most = std::max(most, expected.seconds);
