@@ -17,7 +17,7 @@ schedule::Schedule generate_all_gather_butterfly(const ScheduleSpec& spec) {
   Turns turns(builder, spec);
   butterfly_all_gather(
       builder, turns,
-      butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last));
+      butterfly_layers(all_ranks(spec), butterfly_degrees(spec), part_of(spec.size), Near::last));
   return std::move(builder).finish();
 }
 

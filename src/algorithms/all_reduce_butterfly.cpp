@@ -14,7 +14,7 @@ namespace {
 
 schedule::Schedule generate_all_reduce_butterfly(const ScheduleSpec& spec) {
   const auto layers =
-      butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::first);
+      butterfly_layers(all_ranks(spec), butterfly_degrees(spec), part_of(spec.size), Near::first);
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                                     butterfly_scratch(layers));
   if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));

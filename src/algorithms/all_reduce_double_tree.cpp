@@ -7,6 +7,7 @@
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pipeline.hpp"
+#include "algorithms/turns.hpp"
 #include "algorithms/two_trees.hpp"
 #include "schedule/builder.hpp"
 
@@ -60,7 +61,7 @@ schedule::Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
   std::vector<std::size_t> heard(2 * pieces, 0);  // children whose sum of a chunk has arrived
   // One send after the other and one receive after the other. Otherwise leaves would send all their pieces
   // before inner ranks pass on their first one.
-  schedule::ScheduleBuilder::StepIds sent;
+  Turns sends = Turns::always(builder);
   schedule::ScheduleBuilder::StepIds received;
   for (const Message& message : messages_of(spec, trees)) {
     const unsigned tree = message.chunk / pieces;
@@ -68,7 +69,7 @@ schedule::Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
     const schedule::ChunkRange held =
         has_sum ? schedule::output(message.chunk) : schedule::input(message.chunk);
     if (message.is_sent) {
-      sent = {builder.send(message.peer, held, sent)};
+      sends.send(message.peer, held);
     } else if (message.is_up) {
       const bool is_last = ++heard[message.chunk] == children[tree];
       const bool completes = is_last && trees.parent(tree, spec.rank) < 0;

@@ -17,7 +17,7 @@ schedule::Schedule generate_all_reduce_naive(const ScheduleSpec& spec) {
                                     received_scratch(spec.size));
   Turns turns(builder, spec);
   for (int k = 1; k < spec.size; ++k) turns.send(after(spec, k), schedule::input(0));
-  fold_received(builder, everybody(spec), schedule::output(0), schedule::input(0));
+  fold_received(builder, all_ranks(spec), schedule::output(0), schedule::input(0));
   return std::move(builder).finish();
 }
 

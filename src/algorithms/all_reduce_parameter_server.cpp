@@ -115,7 +115,7 @@ schedule::Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec
   };
   for_each_server([&](int server, std::uint32_t chunk) { builder.send(server, schedule::input(chunk)); });
   for_each_own([&](std::uint32_t piece, std::uint32_t chunk) {
-    fold_received(builder, everybody(spec), schedule::output(chunk), schedule::input(chunk), true,
+    fold_received(builder, all_ranks(spec), schedule::output(chunk), schedule::input(chunk), true,
                   piece * slots);
   });
   for_each_server([&](int server, std::uint32_t chunk) {

@@ -9,7 +9,7 @@ namespace kolo::algorithms {
 void direct_reduce_scatter(schedule::ScheduleBuilder& builder, Turns& turns, const ScheduleSpec& spec,
                            schedule::ChunkRange out) {
   for (int k = 1; k < spec.size; ++k) turns.send(after(spec, k), schedule::input(part_of(after(spec, k))));
-  fold_received(builder, everybody(spec), out, schedule::input(part_of(spec.rank)));
+  fold_received(builder, all_ranks(spec), out, schedule::input(part_of(spec.rank)));
 }
 
 void direct_all_gather(schedule::ScheduleBuilder& builder, Turns& turns, const ScheduleSpec& spec,

@@ -33,7 +33,7 @@ inline Group ranks_from(int first, int count, int place, int stride = 1) {
 }
 
 /// All ranks in ascending order.
-inline Group everybody(const ScheduleSpec& spec) {
+inline Group all_ranks(const ScheduleSpec& spec) {
   return ranks_from(0, spec.size, spec.rank);
 }
 

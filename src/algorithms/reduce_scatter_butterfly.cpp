@@ -14,7 +14,7 @@ namespace {
 schedule::Schedule generate_reduce_scatter_butterfly(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   const auto layers =
-      butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last);
+      butterfly_layers(all_ranks(spec), butterfly_degrees(spec), part_of(spec.size), Near::last);
   if (layers.empty()) builder.copy(schedule::output(0), schedule::input(0));
   // Sums of chunks that are still to be shared out stay in scratch, laid out as in the input.
   if (layers.size() > 1) builder.lay_scratch_like(layers[0].own(schedule::BufferName::input));

@@ -215,8 +215,8 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     const bool yields_always = options_.ranks_a_core > 1 || !options_.polls_are_free;
     if (has_neighbour) {
       // If a poll is a system call, or comes after a yield, sleeping costs little more.
-      const auto longest = spin_beside_neighbour_.longest(now, driven_.awaits_long_call());
-      spin = yields_always ? Clock::duration::zero() : std::min(spin, longest);
+      spin = yields_always ? Clock::duration::zero()
+                           : std::min(spin, spin_beside_neighbour_.longest(now, driven_.awaits_long_call()));
     }
     const bool naps = has_caller() && !overslept && driven_.can_nap();
     if (!naps && !streaming && !overslept && now - idle_since < spin && has_caller()) {

@@ -73,11 +73,12 @@ TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
   }
 }
 
-// Algorithms within a tie are interchangeable; a tie is as wide as the model's noise, a tenth. Messages that
-// are just long enough to ask for their receives meet on the links in another order, which may take an eighth
-// less.
+// Algorithms within a tie are interchangeable; a tie is as wide as the model's noise.
+constexpr double kTie = 1.1;
+
 TEST(Expectation, HardlyFallsWhereTheDataGrows) {
-  const auto check = [](selection::Topology topology, schedule::Collective collective) {
+  const auto check = [](selection::Topology topology, schedule::Collective collective,
+                        double most_fall = kTie) {
     const int size = topology.size;
     selection::Chooser chooser(std::move(topology));
     double most = 0;
@@ -85,7 +86,7 @@ TEST(Expectation, HardlyFallsWhereTheDataGrows) {
       const auto whole = static_cast<std::uint64_t>(bytes) / 4 * 4;
       const selection::Expectation expected =
           chooser.expect(call_of(whole, size, collective), kFloats).value();
-      EXPECT_GE(expected.seconds * 1.25, most)
+      EXPECT_GE(expected.seconds * most_fall, most)
           << schedule::name_of(collective) << " of " << whole << " bytes among " << size << ": "
           << expected.configured.name();
       most = std::max(most, expected.seconds);
@@ -99,7 +100,9 @@ TEST(Expectation, HardlyFallsWhereTheDataGrows) {
     check({.size = 4, .shares_memory = true}, collective);
     check({.size = 8, .hosts = hosts_with(8, 1)}, collective);
     check({.size = 8, .hosts = hosts_with(8, 2)}, collective);
-    check({.size = 7, .hosts = hosts_with(7, 3)}, collective);
+    // Messages that are just long enough to ask for their receives meet on the links of uneven hosts in
+    // another order, which takes direct an eighth less.
+    check({.size = 7, .hosts = hosts_with(7, 3)}, collective, kTie * 1.125);
   }
 }
 
