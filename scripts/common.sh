@@ -1,6 +1,9 @@
 # What quickstart and check share. Sourced by bash, from the project's root.
 # shellcheck shell=bash
 
+# The compiler's cache serves clones in other folders, too: it takes paths as relative to the clone.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 # say TEXT: what happens now, with the seconds since the start.
 say() { printf '\n== %3d s  %s\n' "$SECONDS" "$*"; }
 
