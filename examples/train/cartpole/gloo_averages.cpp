@@ -1,6 +1,6 @@
 #include "cartpole/averages.hpp"
 
-#ifdef USE_C10D_GLOO
+#ifdef KOLO_WITH_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #endif
@@ -10,7 +10,7 @@
 
 namespace cartpole {
 
-#ifdef USE_C10D_GLOO
+#ifdef KOLO_WITH_GLOO
 namespace {
 
 /// As PyTorch's DistributedDataParallel averages a bucket.

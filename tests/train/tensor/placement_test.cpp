@@ -65,12 +65,12 @@ TEST(TensorParallelParameters, TellWhatIsReplicatedWhatSlicedAndWhatOwn) {
     EXPECT_EQ(named(all, "plain.weight").placement, Placement::replicated);
     EXPECT_EQ(named(all, "layer.mlp.down.bias").placement, Placement::replicated);
     EXPECT_EQ(named(all, "layer.mlp_norm.weight").placement, Placement::replicated);
-    const auto& in = named(all, "layer.attention.in_weight");
+    const auto in = named(all, "layer.attention.in_weight");
     EXPECT_EQ(in.placement, Placement::slice);
     EXPECT_EQ(in.dimension, 1);
     EXPECT_EQ(in.slice, (Slice{2 * group.rank(), 2}));
     EXPECT_EQ(in.whole, 4);
-    const auto& down = named(all, "layer.mlp.down.weight");
+    const auto down = named(all, "layer.mlp.down.weight");
     EXPECT_EQ(down.dimension, 1);
     EXPECT_EQ(down.slice, (Slice{8 * group.rank(), 8}));
     EXPECT_EQ(named(all, "branches." + std::to_string(2 * group.rank()) + ".0.weight").placement,
