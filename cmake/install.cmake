@@ -28,6 +28,7 @@ if(NOT BUILD_SHARED_LIBS)
 endif()
 if(KOLO_TRAIN)
   kolo_install_library(kolo_train train train-dev koloTrainTargets ${PROJECT_SOURCE_DIR}/train/include)
+  install(FILES cmake/koloTorch.cmake DESTINATION ${kolo_cmake_dir} COMPONENT train-dev)
 endif()
 
 file(RELATIVE_PATH kolo_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})

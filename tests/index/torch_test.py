@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""kolo with another PyTorch than the system's libtorch, which is installed too: torch_test.py FOLDER SOURCE."""
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from environments import PYTORCH, environment, site_packages
+
+FOLDER, SOURCE = (Path(argument) for argument in sys.argv[1:3])
+BUILD, INSTALLED = FOLDER / "with-torch", FOLDER / "with-torch-installed"
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], text=True, check=True, stdout=subprocess.PIPE).stdout
+
+
+def configure(source, build, prefixes):
+    run("cmake", "-S", source, "-B", build, "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Release",
+        "-D", "CMAKE_CXX_COMPILER_LAUNCHER=ccache", "-D", f"CMAKE_PREFIX_PATH={';'.join(str(prefix) for prefix in prefixes)}",
+        "-D", "KOLO_TESTS=OFF", "-D", "KOLO_BENCH=OFF", "-D", "KOLO_EXAMPLES=OFF", "-D", "KOLO_JOIN=ON")
+
+
+class WithAnotherTorch(unittest.TestCase):
+    """Only libraries beside the package that was found are linked; with two PyTorches in a process it dies."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.torch = site_packages(environment(FOLDER, "torch", PYTORCH)) / "torch"
+        cls.prefix = cls.torch / "share/cmake"  # as torch.utils.cmake_prefix_path says
+        configure(SOURCE, BUILD, [cls.prefix])
+        run("cmake", "--build", BUILD)
+        run("cmake", "--install", BUILD, "--prefix", INSTALLED)
+
+    def expect_one_torch(self, program):
+        loaded = re.findall(r"^\s*(lib(?:torch|torch_cpu|c10)\.so) => (\S+)", run("ldd", program), re.MULTILINE)
+        self.assertTrue(loaded)
+        for name, path in loaded:
+            self.assertTrue(os.path.samefile(path, self.torch / "lib" / name), f"{name} is {path}")
+
+    def test_the_library(self):
+        self.expect_one_torch(BUILD / "lib/libkolo_train.so")
+
+    def test_a_project_that_finds_the_installation_trains(self):
+        build = FOLDER / "with-torch-project"
+        configure(SOURCE / "examples/consumer/train", build, [INSTALLED, self.prefix])
+        run("cmake", "--build", build)
+        self.expect_one_torch(build / "program")
+        print(run(INSTALLED / "bin/kolo", "run", "-n", "2", "--", build / "program"))
+
+
+unittest.main(argv=sys.argv[:1], verbosity=2)
