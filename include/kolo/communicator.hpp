@@ -212,8 +212,9 @@ class Communicator {
   /// does not call it within the communicator's timeout. All ranks that return agree on the members; if more
   /// ranks die meanwhile, they agree again. Operations of this communicator that are still in flight should
   /// have ended. Takes some milliseconds once all have called. Throws PeerLostError if the other ranks have
-  /// taken this very rank for dead and gone on. (Two halves of a network that has been cut go on as two
-  /// communicators. A program that must not do that compares size() with the old one.)
+  /// taken this very rank for dead and gone on. Whenever it throws, the other ranks go on without this one,
+  /// as where no descriptor is left for new connections (SystemError). (Two halves of a network that has been
+  /// cut go on as two communicators. A program that must not do that compares size() with the old one.)
   Communicator shrink();
 
  private:

@@ -6,6 +6,9 @@
 // when every rank in it has sent this very set. Then they join and meet in a barrier. If that fails because
 // one more rank has died, all ranks that were in it begin the next round.
 //
+// A rank that cannot go on, because it cannot open connections or because its own part of a round has failed,
+// withdraws: it sends a set without itself, for good, and then throws. So it is in no group.
+//
 // If a rank dies between two of the barrier's messages, some ranks return while the rest begin that round. So
 // all communicators that follow from one by shrink() are agreed on over the first one's links: a rank that
 // has returned comes back there when its new communicator fails.
@@ -22,10 +25,32 @@
 namespace kolo {
 namespace {
 
-constexpr std::chrono::seconds kGrace{5};  // after the timeout, to agree without the ranks that have not come
+// After the timeout: to agree without the ranks that have not come. Also the shortest time that a later round
+// gives the other ranks to begin it.
+constexpr std::chrono::seconds kGrace{5};
 
-[[noreturn]] void fail_as_dead() {
-  throw PeerLostError("shrink: the other ranks have taken this one for dead and gone on without it", {});
+[[noreturn]] void fail_as_left_out(const char* why) {
+  throw PeerLostError(fmt::format("shrink: the other ranks go on without this one: {}", why), {});
+}
+
+/// Whether a round failed through this rank, its `place` among the members. Another round would fail too.
+bool is_own_fault(const Error& problem, int place) {
+  const int blamed = problem.context().peer;
+  return blamed == place || (blamed < 0 && dynamic_cast<const SystemError*>(&problem) != nullptr);
+}
+
+/// Throws SystemError if this rank can open no connections that reach as far as those to the peers did.
+void require_reach(const comm::Offer& offer, const engine::Engine& engine, const std::vector<int>& links) {
+  for (const int peer : links) {
+    const auto* used = transport::find_transport(engine.transport_to(peer));
+    const bool has_reach = used == nullptr || std::ranges::any_of(offer.transports, [&](const auto& offered) {
+                             return transport::find_transport(offered.first)->reach >= used->reach;
+                           });
+    if (has_reach) continue;
+    throw SystemError(fmt::format("shrink: rank {} can no longer connect to the other ranks{}", engine.rank(),
+                                  offer.why_not),
+                      {});
+  }
 }
 
 /// What one rank tells its peers.
@@ -85,14 +110,23 @@ class MembershipAgreement {
       return decode(context_, links_.size(), message.bytes).has_value();
     };
     const Deadline last = Deadline::after(deadline.left() + kGrace);
+    bool is_quiet = false;  // a rank may be late here because this one has not read what it sent
     while (true) {
-      drop_gone(deadline.passed());
+      drop_gone(is_quiet && deadline.passed());
       if (is_settled()) return;
       if (last.passed())
         throw TimeoutError("shrink: the ranks that are left do not agree on who they are", {});
-      if (const auto message = engine_.receive_recovery(is_meant, awaited(), last))
-        take(*message, make_offer);
+      const auto message = engine_.receive_recovery(is_meant, awaited(), last);
+      if (message) take(*message, make_offer);
+      is_quiet = !message;
     }
+  }
+
+  /// The other members go on without this rank.
+  void withdraw() {
+    const std::vector<bool> before = mine_.alive;
+    mine_.alive[rank_] = false;
+    tell(before);
   }
 
   std::uint64_t epoch() const { return mine_.epoch; }
@@ -146,7 +180,7 @@ class MembershipAgreement {
   void intersect(const std::vector<bool>& others) {
     const std::vector<bool> before = mine_.alive;
     for (std::size_t r = 0; r < links_.size(); ++r) mine_.alive[r] = mine_.alive[r] && others[r];
-    if (!mine_.alive[rank_]) fail_as_dead();
+    if (!mine_.alive[rank_]) fail_as_left_out("they have taken it for dead");
     if (mine_.alive != before) tell(before);
   }
 
@@ -163,11 +197,18 @@ class MembershipAgreement {
   void take(const engine::RecoveryMessage& message, const MakeOffer& make_offer) {
     const auto link = std::ranges::find(links_, message.from);
     auto view = decode(context_, links_.size(), message.bytes);
-    if (link == links_.end() || !view || view->epoch < mine_.epoch) return;
+    if (link == links_.end() || !view) return;
+    const auto sender = static_cast<std::size_t>(link - links_.begin());
+    if (!view->alive[sender]) {  // it has withdrawn, from all rounds
+      std::vector<bool> here(links_.size(), true);
+      here[sender] = false;
+      return intersect(here);
+    }
+    if (view->epoch < mine_.epoch) return;
     if (view->epoch > mine_.epoch) begin(view->epoch, make_offer);
     const std::vector<bool> theirs = view->alive;
-    views_[static_cast<std::size_t>(link - links_.begin())] = std::move(*view);
-    if (mine_.alive[static_cast<std::size_t>(link - links_.begin())]) intersect(theirs);
+    views_[sender] = std::move(*view);
+    if (mine_.alive[sender]) intersect(theirs);
   }
 
   engine::Engine& engine_;
@@ -183,7 +224,6 @@ class MembershipAgreement {
 
 std::shared_ptr<Communicator::State> Communicator::State::shrink() {
   comm::refuse_inside_reduction("shrink");
-  if (engine->is_gone(links()[static_cast<std::size_t>(rank)])) fail_as_dead();
   State& first = origin ? *origin : *this;
   // Suspects are the ranks for whose loss this communicator's links have failed. Whether their links still
   // stand does not matter, see above.
@@ -197,6 +237,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
   std::uint64_t epoch;
   {
     const std::lock_guard lock(first.mutex);
+    if (first.has_withdrawn) fail_as_left_out("its last shrink() failed");
     epoch = ++first.shrinks << 32;
   }
   const Deadline deadline = Deadline::after(terms.timeout());
@@ -207,41 +248,54 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
   const auto make_words = [&](std::uint64_t of_epoch) {
     next.job = fmt::format("{}/{}.{}", first.terms.job, first.group->context, of_epoch);
     offer = comm::make_offer(first.rank, next);
+    require_reach(offer, *engine, links());
     return offer.text;
   };
-  for (;; epoch = council.epoch() + 1) {
-    council.agree(epoch, make_words, deadline);
-    {
-      const std::lock_guard lock(first.mutex);  // other ranks may have called shrink() more often
-      first.shrinks = std::max(first.shrinks, council.epoch() >> 32);
+  try {
+    if (engine->is_gone(links()[static_cast<std::size_t>(rank)]))
+      fail_as_left_out("they have taken it for dead");
+    if (engine->has_cut_message()) fail_as_left_out("it has passed memory that cannot be used");
+    for (Deadline last = deadline;;
+         last = Deadline::after(std::max<std::chrono::nanoseconds>(deadline.left(), kGrace))) {
+      council.agree(epoch, make_words, last);
+      {
+        const std::lock_guard lock(first.mutex);  // other ranks may have called shrink() more often
+        first.shrinks = std::max(first.shrinks, council.epoch() >> 32);
+      }
+      const std::vector<int> members = council.members();
+      std::vector<std::string> offers;
+      for (const int member : members) offers.push_back(council.offer_of(member));
+      const auto place = static_cast<int>(std::ranges::find(members, first.rank) - members.begin());
+      const auto size = static_cast<int>(members.size());
+      try {
+        // One more rank may die meanwhile: the first communicator's links show it.
+        const auto is_gone = [&](int member) {
+          return first.engine->is_gone(
+              first.links()[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
+        };
+        const comm::Wireup wireup =
+            comm::join(place, std::move(offer), offers, next, Deadline::after(comm::kJoinTime), is_gone);
+        auto made = make(wireup, place, size, next);
+        made->store = store;
+        made->origin = first.shared_from_this();
+        made->origin_ranks = members;
+        made->chooser =
+            std::make_unique<selection::Chooser>(selection::part_of(first.chooser->topology(), members));
+        made->share_memory();
+        log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size,
+                   fmt::join(members, ", "));
+        return made;
+      } catch (const Error& problem) {
+        if (deadline.passed() || is_own_fault(problem, place)) throw;
+        log().info("rank {}: shrinks again: {}", first.rank, problem.what());
+      }
+      epoch = council.epoch() + 1;
     }
-    const std::vector<int> members = council.members();
-    std::vector<std::string> offers;
-    for (const int member : members) offers.push_back(council.offer_of(member));
-    const auto place = static_cast<int>(std::ranges::find(members, first.rank) - members.begin());
-    const auto size = static_cast<int>(members.size());
-    try {
-      // One more rank may die meanwhile: the first communicator's links show it.
-      const auto is_gone = [&](int member) {
-        return first.engine->is_gone(
-            first.links()[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
-      };
-      const comm::Wireup wireup =
-          comm::join(place, std::move(offer), offers, next, Deadline::after(comm::kJoinTime), is_gone);
-      auto made = make(wireup, place, size, next);
-      made->store = store;
-      made->origin = first.shared_from_this();
-      made->origin_ranks = members;
-      made->chooser =
-          std::make_unique<selection::Chooser>(selection::part_of(first.chooser->topology(), members));
-      made->share_memory();
-      log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size,
-                 fmt::join(members, ", "));
-      return made;
-    } catch (const Error& problem) {
-      if (deadline.passed()) throw;
-      log().info("rank {}: shrinks again: {}", first.rank, problem.what());
-    }
+  } catch (...) {
+    council.withdraw();  // at the deadline, too: no two groups
+    const std::lock_guard lock(first.mutex);
+    first.has_withdrawn = true;
+    throw;
   }
 }
 

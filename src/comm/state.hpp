@@ -34,6 +34,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::uint64_t calls = 0;
   std::uint32_t splits = 0;
   std::uint64_t shrinks = 0;
+  bool has_withdrawn =
+      false;  ///< a shrink() of this rank has failed: the other ranks have gone on without it
   /// The communicator from which the first shrink() was called, and each rank's number there; null and empty
   /// in that communicator itself.
   std::shared_ptr<State> origin;

@@ -106,6 +106,8 @@ class Engine final : private Driven,
   bool is_gone(int peer) const;
   /// Whether operations have failed because this peer was lost.
   bool is_blamed(int peer) const;
+  /// Whether a link has ended within a message of this rank whose memory could not be read.
+  bool has_cut_message() const;
 
   Counters counters() const;
 

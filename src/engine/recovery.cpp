@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/engine.hpp"
+#include "transport/memory_fault.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -51,6 +52,13 @@ bool Engine::is_gone(int peer) const {
 bool Engine::is_blamed(int peer) const {
   const auto lock = driver_.enter();
   return blames(peer);
+}
+
+bool Engine::has_cut_message() const {
+  const auto lock = driver_.enter();
+  return std::ranges::any_of(peers_.all(), [](const auto& peer) {
+    return peer->has_ended && peer->link.status().code() == transport::kOwnMemoryFault;
+  });
 }
 
 bool Engine::blames(int peer) const {

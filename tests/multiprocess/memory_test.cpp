@@ -73,6 +73,33 @@ TEST_P(Memory, ThatIsUnmappedCannotSend) {
   expect_blame(kUnmapped, true);
 }
 
+// Over a stream the culprit cuts its own message, and the link that carried it is closed. Each of its two
+// ends could take the other one for dead.
+TEST_P(Memory, ThatCannotBeSentCostsNoOtherRankItsPlace) {
+  const bool is_stream = !transport::find_transport(GetParam())->pulls;
+  const int left = is_stream ? 2 : 3;
+  for (int round = 0; round < 10; ++round) {
+    Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
+      const Buffer data(make_memory(c.rank() == kCulprit ? PROT_NONE : PROT_READ | PROT_WRITE), kBytes,
+                        DType::uint8);
+      try {
+        if (c.rank() == kCulprit) c.send(data, 0);
+        if (c.rank() == 0) c.recv(data, kCulprit);
+        c.barrier();
+        c.barrier();
+      } catch (const Error&) {
+      }
+      Communicator next = c.shrink();
+      require(next.size() == left, "a group of " + std::to_string(next.size()));
+      next.barrier();
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      const RankEnd end = processes.collect_one(rank, 20s);
+      EXPECT_EQ(end.code, is_stream && rank == kCulprit ? 1 : 0) << "rank " << rank << ": " << end.error;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Memory, kBetweenProcesses, kTransportNames);
 
 }  // namespace

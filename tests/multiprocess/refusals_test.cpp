@@ -77,6 +77,14 @@ void expect_blamed(Processes& processes, int size, int rank, const std::string& 
         << "rank " << r << ": " << end.error;
   }
 }
+
+void expect_only_one_fails(Processes& processes, int size, int rank, const std::string& words) {
+  for (int r = 0; r < size; ++r) {
+    const RankEnd end = processes.collect_one(r, 30s);
+    EXPECT_EQ(end.code, r == rank ? 1 : 0) << "rank " << r << ": " << end.error;
+    EXPECT_NE(end.error.find(r == rank ? words : ""), std::string::npos) << end.error;
+  }
+}
 #endif
 
 TEST(Refusals, MemoryOfOthersThatMayNotBeReadIsStagedOrPushed) {
@@ -262,6 +270,30 @@ TEST(Refusals, NoDescriptorForALateConnection) {
     c.barrier();
   });
   expect_blamed(processes, 8, 7, "rank 7 has no descriptor for its connection to rank ");
+}
+
+// All ranks that can open connections form one group. The rank that cannot gets its error and is in no group.
+TEST(Refusals, NoDescriptorToShrinkWith) {
+  for (const int size : {5, 9}) {
+    for (int round = 0; round < 8; ++round) {
+      Processes processes({.size = size, .transports = "tcp", .timeout = 5s}, [&](Communicator& c) {
+        const int last = size - 1;
+        if (c.rank() == last) allow_no_more_descriptors();
+        std::vector<std::int32_t> word(1);
+        try {
+          for (int peer = 0; peer < last && c.rank() == last; ++peer) c.send(word, peer);
+          if (c.rank() != last) c.recv(word, last);
+          c.barrier();
+          c.abort("all ranks are connected");
+        } catch (const Error&) {
+        }
+        Communicator next = c.shrink();
+        require(next.size() == last && next.rank() == c.rank(), "a group of " + std::to_string(next.size()));
+        expect_sum(next, word, "");
+      });
+      expect_only_one_fails(processes, size, size - 1, "Too many open files");
+    }
+  }
 }
 
 TEST(Refusals, NoDescriptorForTheMemoryOfOthers) {
