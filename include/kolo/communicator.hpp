@@ -47,6 +47,10 @@ struct CallOptions {
   /// only `native`. Not set: KOLO_WIRE, if that fits, kolo chooses the algorithm, and not all ranks share one
   /// host's memory; else `native`.
   std::optional<Wire> wire{};
+  /// What the call is for ("gradients of step"), and which of them (7): ranks that call for different
+  /// purposes get a MismatchError with both, as if their counts differed. Empty: any.
+  std::string_view label{};
+  std::uint32_t label_number = 0;
 };
 
 /// What went over the links of one rank, in payload bytes of collectives, sends and receives (no headers, no
@@ -206,6 +210,10 @@ class Communicator {
   /// failed before. If several ranks abort at once, the error may name any of them. No rank is dead, so
   /// shrink() keeps all of them.
   void abort(std::string_view reason);
+
+  /// The label of collectives from now on that have none of their own, in all copies of this communicator:
+  /// see CallOptions::label. Thread-safe; all ranks must do it between the same calls. Empty: none.
+  void set_label(std::string_view label, std::uint32_t number);
 
   /// After a failure: makes a new communicator of the surviving ranks, in their old order, with links of its
   /// own. Every survivor calls it, once it has got its error. Lost ranks are left out, and so is a rank that

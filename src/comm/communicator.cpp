@@ -424,6 +424,13 @@ void Communicator::abort(std::string_view reason) {
   state().engine->abort(std::string(reason));
 }
 
+void Communicator::set_label(std::string_view label, std::uint32_t number) {
+  State& own = state();
+  const std::lock_guard lock(own.mutex);
+  own.label = label;
+  own.label_number = number;
+}
+
 Communicator Communicator::shrink() {
   return Communicator(state().shrink());
 }

@@ -10,6 +10,7 @@
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
 #include "base/hash.hpp"
+#include "comm/labels.hpp"
 #include "engine/message_number.hpp"
 #include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
@@ -78,7 +79,9 @@ std::string comm::describe(const transport::Signature& signature) {
   }
   const auto all = algorithms::algorithms();
   std::string text(schedule::name_of(collective));
-  if (collective == schedule::Collective::barrier) return text;
+  const std::string label = Labels::instance().text_of(signature.details);
+  const std::string purpose = label.empty() ? "" : " for " + label;
+  if (collective == schedule::Collective::barrier) return text + purpose;
   text += "(";
   if (schedule::is_reducing(collective)) text += fmt::format("{} of ", name_of(reduction_of(signature)));
   text += fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
@@ -87,7 +90,7 @@ std::string comm::describe(const transport::Signature& signature) {
   if (const Wire wire = wire_of(signature); wire != Wire::native) {
     text += fmt::format(", {} on the wire", name_of(wire));
   }
-  return text + ")";
+  return text + ")" + purpose;
 }
 
 std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireup& wireup, int rank, int size,
@@ -272,6 +275,11 @@ Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, 
     } else {
       unusual = prepare(call, spec.dtype, segment_bytes, wire);
       use(unusual, spec);
+    }
+    if (const bool has_own = !call.options.label.empty(); has_own || !label.empty()) {
+      spec.signature.details = comm::Labels::instance().mark(
+          spec.signature.details, has_own ? call.options.label : std::string_view(label),
+          has_own ? call.options.label_number : label_number);
     }
     spec.reduction = std::move(call.reduction);
     spec.counts = !meeting;

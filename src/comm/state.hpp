@@ -32,6 +32,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
 
   std::mutex mutex;  ///< orders the calls of several threads
   std::uint64_t calls = 0;
+  std::string label;  ///< of calls that have none
+  std::uint32_t label_number = 0;
   std::uint32_t splits = 0;
   std::uint64_t shrinks = 0;
   bool has_withdrawn =

@@ -398,6 +398,32 @@ TEST_P(ErrorsOver, APoisonedCommunicatorRefusesAtOnceAndSaysWhy) {
     EXPECT_NE(error.find("disagree"), std::string::npos) << error;
 }
 
+TEST_P(ErrorsOver, CallsWithDifferentLabelsAreAMismatchThatNamesBoth) {
+  const auto errors_of = [](auto label, auto number) {
+    return run_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& c) {
+      std::vector<int> data(4);
+      for (const std::uint32_t step : {1u, 2u})
+        c.all_reduce(data, ReduceOp::sum, {.label = "the sum of step", .label_number = step});
+      c.set_label(label(c), number(c));
+      c.all_reduce(data);
+    });
+  };
+  const auto same = [](Communicator&) { return std::string_view("the sum of step"); };
+  for (const std::string& error :
+       errors_of(same, [](Communicator& c) { return c.rank() == 2 ? 2u : 3u; }).errors) {
+    EXPECT_NE(error.find("for the sum of step 3"), std::string::npos) << error;
+    EXPECT_NE(error.find("rank 2 called all_reduce(sum of 4 int32"), std::string::npos) << error;
+    EXPECT_NE(error.find("for the sum of step 2"), std::string::npos) << error;
+  }
+  const auto another = [](Communicator& c) {
+    return std::string_view(c.rank() == 2 ? "the norm of step" : "the sum of step");
+  };
+  for (const std::string& error : errors_of(another, [](Communicator&) { return 3u; }).errors) {
+    EXPECT_NE(error.find("for the sum of step 3"), std::string::npos) << error;
+    EXPECT_NE(error.find("for the norm of step 3"), std::string::npos) << error;
+  }
+}
+
 TEST_P(ErrorsOver, SubgroupsOfDifferentListsAreAMismatchOnAllRanks) {
   const std::vector<int> lists[] = {{0, 1, 2}, {0, 2, 1}, {}};
   expect_ranks({.size = 4, .transport = GetParam()}, [&](Communicator& c) {

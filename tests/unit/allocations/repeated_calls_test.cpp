@@ -110,6 +110,19 @@ TEST_P(RepeatedCalls, SmallSums) {
       0u);
 }
 
+TEST_P(RepeatedCalls, LabelledSums) {
+  auto data = buffers(2);
+  std::uint32_t numbers[2] = {};
+  EXPECT_EQ(allocations_of(1000,
+                           [&](Communicator& communicator) {
+                             const auto rank = static_cast<std::size_t>(communicator.rank());
+                             communicator.all_reduce(
+                                 Buffer(data[rank]), ReduceOp::sum,
+                                 {.label = "the sums of many steps", .label_number = ++numbers[rank]});
+                           }),
+            0u);
+}
+
 TEST_P(RepeatedCalls, ManySumsAtOnce) {
   auto data = buffers(200 * 1024);
   std::vector<std::vector<Work>> works(2, std::vector<Work>(200));
