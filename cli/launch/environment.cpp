@@ -60,7 +60,7 @@ std::vector<std::string> rank_environment(const RankPlace& place, std::string_vi
   merged["WORLD_SIZE"] = std::to_string(place.job_size);
   merged["LOCAL_RANK"] = std::to_string(place.local_rank);
   merged["LOCAL_WORLD_SIZE"] = std::to_string(place.local_size);
-  if (place.job_size > 1) merged.try_emplace("OMP_NUM_THREADS", "1");
+  if (place.local_size > 1) merged.try_emplace("OMP_NUM_THREADS", "1");
   for (const std::string& entry : variables) set(entry);
   std::vector<std::string> list;
   for (const auto& [name, value] : merged) list.push_back(name + "=" + value);

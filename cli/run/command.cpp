@@ -32,7 +32,7 @@ Environment:
   MASTER_ADDR, MASTER_PORT          an address and a port for the program's use
   KOLO_STORE, KOLO_STORE_SERVED     where kolo's ranks meet
   KOLO_KEY                          the job's secret
-  OMP_NUM_THREADS=1                 with several ranks, unless it was set: else
+  OMP_NUM_THREADS=1                 with several ranks a host, unless set: else
                                     each would start a thread for every core
 
 Standard input is empty. Output is a terminal where that of kolo run is one.

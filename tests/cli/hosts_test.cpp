@@ -236,6 +236,19 @@ TEST_F(ThroughFakeSsh, RanksAreNumberedHostByHost) {
   }
 }
 
+TEST_F(ThroughFakeSsh, ARankThatHasItsHostAloneHasAllOfItsCores) {
+  ::unsetenv("OMP_NUM_THREADS");
+  for (const auto& [hosts, alone, sharing] :
+       {std::tuple("localhost,127.0.0.1", 2, 0), std::tuple("localhost:2,127.0.0.1", 1, 2)}) {
+    std::vector<std::string> program = run({"--no-prefix"}, {"environment", "OMP_NUM_THREADS"});
+    std::ranges::replace(program, "localhost:2,127.0.0.1:2", hosts);
+    Command command(program, mark_);
+    EXPECT_EQ(command.finish(), 0) << command.err();
+    EXPECT_EQ(Command::count(command.out(), "OMP_NUM_THREADS=(unset)\n"), alone) << command.out();
+    EXPECT_EQ(Command::count(command.out(), "OMP_NUM_THREADS=1\n"), sharing) << command.out();
+  }
+}
+
 TEST_F(ThroughFakeSsh, TheFirstFailureStopsAll) {
   Command exited(run({}, {"fail", "2", "9"}));
   EXPECT_EQ(exited.finish(), 9);
