@@ -51,14 +51,14 @@ Replicator::Replicator(const std::vector<NamedTensor>& tensors) {
     const at::Tensor& tensor = named.tensor;
     if (tensor.nbytes() >= kDirectBytes && tensor.is_non_overlapping_and_dense()) {
       direct_.push_back(tensor);
-    } else {
+    } else if (tensor.numel() > 0) {
       offsets.push_back(bytes);
       bytes += (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
       packed_.push_back(tensor);
     }
     members_.push_back({named, tensor.scalar_type(), tensor.sizes().vec()});
   }
-  if (bytes == 0) return;
+  if (packed_.empty()) return;
   staging_.emplace(bytes);
   for (std::size_t i = 0; i < packed_.size(); ++i) {
     const at::Tensor& tensor = packed_[i];

@@ -158,6 +158,33 @@ TEST_F(Broadcast, AnObjectThatCannotBeSavedOrLoadedIsAnErrorOnAllRanks) {
   EXPECT_NE(loaded.find("rank 1 cannot load the object: no"), std::string::npos) << loaded;
 }
 
+/// One large parameter, and a tensor without elements that is all that is small.
+struct LargeImpl : torch::nn::Module {
+  explicit LargeImpl(double value) {
+    large = register_parameter("large", at::full({600, 600}, value));
+    empty = register_parameter("empty", at::zeros({0, 3}));
+    register_buffer("none", at::zeros({0}));
+  }
+  at::Tensor forward(const at::Tensor& x) { return (large * x).sum() + empty.sum(); }
+
+  at::Tensor large, empty;
+};
+TORCH_MODULE(Large);
+
+TEST_F(Broadcast, AllThatIsSmallMayHaveNoElements) {
+  run_all(2, [](Communicator& communicator) {
+    const Large copied(communicator.rank() + 1);
+    broadcast(*copied, communicator);
+    EXPECT_TRUE(copied->large.eq(1).all().item<bool>());
+    Large large(communicator.rank() + 2);
+    DistributedDataParallel model(large,
+                                  communicator);  // broadcasts parameters, and the buffer in backward()
+    EXPECT_TRUE(large->large.eq(2).all().item<bool>());
+    model(at::full({}, communicator.rank() + 1.0)).backward();
+    EXPECT_TRUE(large->large.grad().eq(1.5).all().item<bool>());
+  });
+}
+
 TEST_F(Broadcast, ModelsThatDifferAreNamed) {
   const auto errors = run_ranks(2, [](Communicator& communicator) {
     const Chain chain(0, communicator.rank() == 1 ? 17 : 16);
