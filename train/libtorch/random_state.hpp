@@ -1,14 +1,66 @@
-// The state of libtorch's default generator of random numbers on the CPU.
+// States of generators of random numbers: libtorch's default one on the CPU, and those that modules are
+// given.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
 
 namespace kolo::train {
 
+/// Of libtorch's default generator.
 at::Tensor random_state();
 /// Throws c10::Error where `state` is none.
 void set_random_state(const at::Tensor& state);
+
+struct RandomState {
+  at::Generator generator;
+  at::Tensor state;
+
+  static RandomState of(at::Generator generator);
+  /// Of libtorch's default generator, right after it was seeded.
+  static RandomState seeded(std::uint64_t seed);
+  void apply() const;
+};
+using RandomStates = std::vector<RandomState>;
+
+/// Gives generators these states while it lives.
+class RandomScope {
+ public:
+  explicit RandomScope(const RandomStates& states);
+  ~RandomScope();
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  RandomStates before_;
+};
+
+/// While it lives, `states` gets the state that each generator had before its first draw: the default
+/// generator's at once, and those of other generators when draw() takes a number of them in this thread.
+class RandomRecord {
+ public:
+  explicit RandomRecord(RandomStates& states);
+  ~RandomRecord();
+  RandomRecord(const RandomRecord&) = delete;
+  RandomRecord& operator=(const RandomRecord&) = delete;
+
+ private:
+  friend std::uint64_t draw(const at::Generator& generator);
+  void note(const at::Generator& generator);
+
+  RandomStates& states_;
+  RandomRecord* const outer_;
+};
+
+/// libtorch's default one in place of none.
+at::Generator generator_or_default(const at::Generator& generator);
+
+/// A random number of 64 bits.
+std::uint64_t draw(const at::Generator& generator);
 
 }  // namespace kolo::train

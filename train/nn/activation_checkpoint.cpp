@@ -37,21 +37,10 @@ class AutocastScope {
   const AutocastState before_ = AutocastState::current();
 };
 
-class RandomScope {
- public:
-  explicit RandomScope(const at::Tensor& state) { set_random_state(state); }
-  ~RandomScope() { set_random_state(before_); }
-  RandomScope(const RandomScope&) = delete;
-  RandomScope& operator=(const RandomScope&) = delete;
-
- private:
-  const at::Tensor before_ = random_state();
-};
-
 /// The call, and what it saw besides its inputs.
 struct FirstCall : torch::CustomClassHolder {
   std::function<variable_list(const variable_list&)> function;
-  at::Tensor random;
+  RandomStates random;
   AutocastState autocast;
 };
 
@@ -63,6 +52,7 @@ struct ComputedAnew : torch::autograd::Function<ComputedAnew> {
     context->save_for_backward(inputs.vec());
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     const AutocastScope scope(call->autocast);
+    const RandomRecord record(call->random);
     return call->function(inputs.vec());
   }
 
@@ -107,7 +97,6 @@ std::vector<at::Tensor> checkpoint(std::function<variable_list(const variable_li
   if (!c10::GradMode::is_enabled()) return function(inputs);
   const auto call = c10::make_intrusive<FirstCall>();
   call->function = std::move(function);
-  call->random = random_state();
   call->autocast = uncached_autocast();
   return ComputedAnew::apply(at::zeros({}).set_requires_grad(true), at::TensorList(inputs), call);
 }

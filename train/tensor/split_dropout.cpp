@@ -1,14 +1,13 @@
 #include "kolo/train/split_dropout.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Dispatch.h>
 #include <ATen/Functions.h>
 #include <ATen/WrapDimUtils.h>
 
-#include <mutex>
 #include <string>
 
 #include "kolo/error.hpp"
+#include "libtorch/random_state.hpp"
 #include "tensor/whole_values.hpp"
 
 namespace kolo {
@@ -20,13 +19,6 @@ std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
   return x ^ (x >> 31);
-}
-
-std::uint64_t draw(const at::Generator& generator) {
-  at::Generator from = train::generator_or_default(generator);
-  auto* const numbers = at::check_generator<at::CPUGeneratorImpl>(from);
-  const std::lock_guard lock(numbers->mutex_);
-  return numbers->random64();
 }
 
 struct Layout {
@@ -70,7 +62,7 @@ at::Tensor split_dropout(const at::Tensor& x, double probability, const std::opt
   train::require_probability(probability, "a probability of dropout");
   if (probability == 0) return x;
   const Layout layout = layout_of(x, split);
-  const std::uint64_t seed = draw(generator);
+  const std::uint64_t seed = train::draw(generator);
   const at::Tensor factors = at::empty(x.sizes(), x.options().requires_grad(false));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "split_dropout", [&] {
     fill_factors(factors.data_ptr<scalar_t>(), layout, seed, probability);

@@ -1,22 +1,20 @@
 #include "tensor/whole_values.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 
 #include <cmath>
-#include <mutex>
 #include <sstream>
 
 #include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/problem.hpp"
+#include "libtorch/random_state.hpp"
 
 namespace kolo::train {
 namespace {
 
-std::uint64_t hash_of_state(at::Generator generator) {
-  const std::lock_guard lock(generator.mutex());
-  const at::Tensor state = generator.get_state();
+std::uint64_t hash_of_state(const at::Generator& generator) {
+  const at::Tensor state = RandomState::of(generator).state;
   return hash_of(state.data_ptr(), state.nbytes());
 }
 
@@ -32,18 +30,13 @@ void agree_on_module(const std::string& who, Communicator group, const std::stri
   std::ostringstream mine;
   mine << who << ", " << text << '\n';
   if (generator) {
-    mine << "a generator of random numbers in the state " << std::hex
-         << hash_of_state(generator_or_default(*generator)) << '\n';
+    mine << "a generator of random numbers in the state " << std::hex << hash_of_state(*generator) << '\n';
   }
   if (const auto odd = find_odd_text(group, mine.str(), "line")) {
     throw MismatchError(
         "the ranks do not agree on a module, or not on the seed of its initial values: " + odd->text,
         {.peer = odd->rank, .collective = who});
   }
-}
-
-at::Generator generator_or_default(const at::Generator& generator) {
-  return generator.defined() ? generator : at::detail::getDefaultCPUGenerator();
 }
 
 at::Tensor uniform_values(at::IntArrayRef sizes, double bound, at::Generator generator) {

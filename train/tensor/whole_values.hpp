@@ -21,9 +21,6 @@ namespace kolo::train {
 void agree_on_module(const std::string& who, Communicator group, const std::string& text,
                      const at::Generator* generator, const std::function<void()>& require_valid);
 
-/// libtorch's default one in place of none.
-at::Generator generator_or_default(const at::Generator& generator);
-
 /// [sizes] of numbers from -bound to bound.
 at::Tensor uniform_values(at::IntArrayRef sizes, double bound, at::Generator generator);
 /// Those of torch::nn::Linear with so many inputs: plus or minus their inverse root.

@@ -43,11 +43,28 @@ TEST(SplitDropout, DropsAsManyAsAskedForAndScalesTheRest) {
 }
 
 TEST(SplitDropout, PartsThatBackwardComputesAnewDropTheSame) {
-  torch::manual_seed(5);
-  const at::Tensor x = at::ones({50}).set_requires_grad(true);
-  const at::Tensor y = checkpoint([](const at::Tensor& z) { return split_dropout(z * z, 0.5); }, x);
-  y.sum().backward();
-  EXPECT_TRUE(at::equal(x.grad(), 2 * y.detach()));
+  for (const bool is_nested : {false, true}) {
+    for (const bool is_given : {false, true}) {
+      torch::manual_seed(5);
+      const auto generator = is_given ? seeded(5) : at::Generator();
+      const auto part = [=](const at::Tensor& z) {
+        return split_dropout(split_dropout(z * z, 0.2, {}, generator), 0.4, {}, generator);
+      };
+      const auto parts = [=](const at::Tensor& z) { return is_nested ? checkpoint(part, z) : part(z); };
+      const at::Tensor x = at::ones({50}).set_requires_grad(true);
+      const at::Tensor y = checkpoint(parts, x);
+      const at::Tensor behind = split_dropout(at::ones({50}), 0.5, {}, generator);
+      y.sum().backward();
+      EXPECT_TRUE(at::equal(x.grad(), 2 * y.detach())) << is_nested << is_given;
+      // The generator goes on where it was before backward.
+      const at::Tensor next = split_dropout(at::ones({50}), 0.5, {}, generator);
+      torch::manual_seed(5);
+      const auto again = is_given ? seeded(5) : at::Generator();
+      for (int i = 0; i < 2; ++i) split_dropout(at::ones({1}), 0.5, {}, again);
+      EXPECT_TRUE(at::equal(split_dropout(at::ones({50}), 0.5, {}, again), behind));
+      EXPECT_TRUE(at::equal(split_dropout(at::ones({50}), 0.5, {}, again), next)) << is_nested << is_given;
+    }
+  }
 }
 
 TEST(SplitDropout, RefusesWhatCannotBe) {

@@ -26,10 +26,11 @@ std::vector<at::Tensor> checkpoint(
 ///
 ///     x = kolo::checkpoint(block, x);
 ///
-/// The second call sees what the first one saw: the state of libtorch's random numbers (so dropout drops the
-/// same elements; afterwards they go on where they were) and of autocast. What else `function` reads must not
-/// have changed: batch normalization, for one, moves its running statistics twice. A copy of `function` is
-/// kept until the graph is gone, and what it refers to has to live as long.
+/// The second call sees what the first one saw: the states of libtorch's default generator of random numbers
+/// and of those that kolo's layers were given (so dropout drops the same elements; afterwards they go on
+/// where they were) and of autocast. What else `function` reads must not have changed: a generator that it
+/// draws from itself; batch normalization, for one, moves its running statistics twice. A copy of `function`
+/// is kept until the graph is gone, and what it refers to has to live as long.
 ///
 /// Gradients reach the parameters in backward(); torch::autograd::grad() finds none of them, and a second
 /// derivative (create_graph) throws InvalidArgument. Under find_unused_parameters the graph does not show
