@@ -8,6 +8,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
+#include "libtorch/random_state.hpp"
 
 namespace kolo::train {
 namespace {
@@ -127,6 +128,12 @@ at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const
   const at::Tensor out = at::empty({elements}, in.options());
   communicator.all_to_all(buffer_of(in), buffer_of(out), elements_of(split_lengths, each_sent), received);
   return unpacked(out, shapes, joined);
+}
+
+std::uint64_t number_of_group(const at::Generator& generator, Communicator& communicator) {
+  std::uint64_t number = draw(generator);
+  communicator.broadcast(Buffer(&number, 1, DType::uint64), 0);
+  return number;
 }
 
 }  // namespace kolo::train

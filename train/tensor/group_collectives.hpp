@@ -3,6 +3,7 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -34,5 +35,9 @@ at::Tensor scattered_sum_of_group(const at::Tensor& tensor, std::int64_t dimensi
 /// may be one: then split_lengths are what this rank sends and joined_lengths what it receives.
 at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const Lengths& split_lengths,
                              std::int64_t joined, const Lengths& joined_lengths, Communicator& communicator);
+
+/// Each rank draws a random number (see draw()), and all get that of rank 0: alike whatever a rank has drawn
+/// alone before, while generators in one state stay so.
+std::uint64_t number_of_group(const at::Generator& generator, Communicator& communicator);
 
 }  // namespace kolo::train

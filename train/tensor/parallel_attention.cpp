@@ -75,7 +75,7 @@ at::Tensor ParallelAttentionImpl::forward(const at::Tensor& x, std::int64_t whol
 }
 
 at::Tensor ParallelAttentionImpl::drop(const at::Tensor& weights) const {
-  return split_dropout(weights, options.dropout, Split{1, heads, options.heads}, options.generator);
+  return split_dropout(weights, options.dropout, Split{1, heads, options.heads}, options.generator, group_);
 }
 
 std::vector<TensorParallelModule::SlicedParameter> ParallelAttentionImpl::sliced_parameters() const {

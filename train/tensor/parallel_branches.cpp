@@ -12,6 +12,7 @@
 #include "kolo/error.hpp"
 #include "kolo/train/slice.hpp"
 #include "kolo/train/tensor_functions.hpp"
+#include "libtorch/random_state.hpp"
 #include "tensor/communicate.hpp"
 #include "tensor/group_collectives.hpp"
 #include "tensor/whole_values.hpp"
@@ -73,8 +74,15 @@ ParallelBranchesImpl::ParallelBranchesImpl(const std::vector<MakeBranch>& make,
 
 at::Tensor ParallelBranchesImpl::forward(const at::Tensor& x) {
   const at::Tensor shared = copy_to_group(x, group_);
+  // A branch draws as if it were alone, wherever it runs: from a state of its own. Afterwards the generator
+  // is alike on all ranks again.
+  const std::uint64_t seed = train::number_of_group({}, group_);
   std::vector<at::Tensor> outputs;
-  for (torch::nn::Sequential& branch : own_) outputs.push_back(branch->forward(shared));
+  for (std::size_t branch = 0; branch < options.ranks.size(); ++branch) {
+    if (options.ranks[branch] != group_.rank()) continue;
+    const train::RandomScope own({train::RandomState::seeded(seed + branch)});
+    outputs.push_back(own_[outputs.size()]->forward(shared));
+  }
   if (options.combine == CombineBranches::concatenate) return concatenated(x, outputs);
   at::Tensor sum = outputs[0];
   for (std::size_t i = 1; i < outputs.size(); ++i) sum = sum + outputs[i];

@@ -59,7 +59,7 @@ at::Tensor ParallelTransformerLayerImpl::drop(const at::Tensor& x, std::int64_t 
     const std::int64_t whole = whole_sequence > 0 ? whole_sequence : group_.size() * x.size(1);
     split = Split{1, slice_of(whole, group_.rank(), group_.size()), whole};
   }
-  return split_dropout(x, options.dropout, split, options.generator);
+  return split_dropout(x, options.dropout, split, options.generator, group_);
 }
 
 }  // namespace kolo

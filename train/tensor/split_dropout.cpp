@@ -8,6 +8,7 @@
 
 #include "kolo/error.hpp"
 #include "libtorch/random_state.hpp"
+#include "tensor/group_collectives.hpp"
 #include "tensor/whole_values.hpp"
 
 namespace kolo {
@@ -58,11 +59,12 @@ Layout layout_of(const at::Tensor& x, const std::optional<Split>& split) {
 }  // namespace
 
 at::Tensor split_dropout(const at::Tensor& x, double probability, const std::optional<Split>& split,
-                         at::Generator generator) {
+                         at::Generator generator, Communicator group) {
   train::require_probability(probability, "a probability of dropout");
   if (probability == 0) return x;
   const Layout layout = layout_of(x, split);
-  const std::uint64_t seed = train::draw(generator);
+  const std::uint64_t seed =
+      group.valid() ? train::number_of_group(generator, group) : train::draw(generator);
   const at::Tensor factors = at::empty(x.sizes(), x.options().requires_grad(false));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "split_dropout", [&] {
     fill_factors(factors.data_ptr<scalar_t>(), layout, seed, probability);

@@ -1,6 +1,7 @@
 // Branches on different ranks compute what one process computes of all.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
@@ -71,6 +72,28 @@ TEST(ParallelBranches, OutputsKeepTheirOrderWhereverTheyAreComputed) {
                     const at::Tensor& x) { return plain_branches(p, x, CombineBranches::concatenate); },
        .input = waves({3, 4}, 1),
        .ranks = {3}});
+}
+
+TEST(ParallelBranches, DrawAsIfEachWereAlone) {
+  run_all(1, [](Communicator& group) {
+    const auto identity = [] { return torch::nn::Sequential(torch::nn::Identity()); };
+    const auto dropout = [] { return torch::nn::Sequential(torch::nn::Dropout(0.5)); };
+    /// Of each branch for ones, and the number that follows.
+    const auto outputs_of = [&](const std::vector<ParallelBranchesImpl::MakeBranch>& make) {
+      const ParallelBranchesOptions options{.combine = CombineBranches::concatenate, .dimension = 0};
+      ParallelBranches branches(make, options, group);
+      torch::manual_seed(5);
+      std::vector<at::Tensor> outputs = branches(at::ones({1, 64})).unbind(0);
+      outputs.push_back(at::rand({1}));
+      return outputs;
+    };
+    const auto plain = outputs_of({identity, identity}), one = outputs_of({identity, dropout}),
+               both = outputs_of({dropout, dropout});
+    EXPECT_TRUE(at::equal(plain[2], one[2])) << "what follows does not depend on what branches draw";
+    EXPECT_TRUE(at::equal(plain[2], both[2]));
+    EXPECT_TRUE(at::equal(one[1], both[1])) << "nor does another branch";
+    EXPECT_FALSE(at::equal(both[0], both[1])) << "branches drop independently";
+  });
 }
 
 TEST(ParallelBranches, AnInputOfAnotherShapeHasOutputsOfOtherLengths) {

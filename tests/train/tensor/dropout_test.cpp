@@ -5,6 +5,8 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/activation_checkpoint.hpp"
+#include "kolo/train/parallel_transformer_layer.hpp"
+#include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
 namespace kolo::test::tensor {
@@ -65,6 +67,31 @@ TEST(SplitDropout, PartsThatBackwardComputesAnewDropTheSame) {
       EXPECT_TRUE(at::equal(split_dropout(at::ones({50}), 0.5, {}, again), next)) << is_nested << is_given;
     }
   }
+}
+
+TEST(SplitDropout, RanksOfAGroupDropTheSameWhateverOneHasDrawnAlone) {
+  const at::Tensor x = at::ones({6, 7});
+  const auto of_one = seeded(3);
+  const std::vector<at::Tensor> expected{split_dropout(x, 0.4, {}, of_one),
+                                         split_dropout(x, 0.4, {}, of_one)};
+  run_all(3, [&](Communicator& group) {
+    const auto generator = seeded(3);
+    for (const at::Tensor& whole : expected) {
+      EXPECT_TRUE(at::equal(split_dropout(x, 0.4, {}, generator, group), whole));
+      if (group.rank() == 1) split_dropout(x, 0.4, {}, generator);
+    }
+    ParallelTransformerLayer layer(
+        ParallelTransformerLayerOptions{
+            .width = 8, .heads = 4, .dropout = 0.3, .attention_dropout = 0.2, .generator = seeded(3)},
+        group);
+    for (int i = 0; i < 2; ++i) {
+      if (group.rank() == 1) split_dropout(x, 0.4, {}, layer->options.generator);
+      const at::Tensor y = layer(at::ones({2, 3, 8}) * at::arange(8));
+      y.square().sum().backward();
+      EXPECT_TRUE(same_everywhere(group, bits({y.detach()})));
+      EXPECT_TRUE(same_everywhere(group, bits({layer->mlp_norm->parameters()[0].grad()})));
+    }
+  });
 }
 
 TEST(SplitDropout, RefusesWhatCannotBe) {

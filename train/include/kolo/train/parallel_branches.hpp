@@ -35,9 +35,11 @@ struct ParallelBranchesOptions {
 
 /// Parts of a model that read one input, each on one rank. Their outputs are summed or concatenated in their
 /// order, as those of an inception module (C. Szegedy et al.: "Going Deeper with Convolutions", CVPR 2015,
-/// section 4). Forward sends what the outputs take (an all_reduce or an all_gather), backward an all_reduce
-/// of the input's gradient. Branches may differ in whatever they like; with `sum` all outputs have one shape.
-/// Ranks whose branches take longer hold up all ranks.
+/// section 4). Forward sends what the outputs take (an all_reduce or an all_gather) and 8 bytes, backward an
+/// all_reduce of the input's gradient. Dropout in a branch draws from a state of libtorch's default generator
+/// that depends on the group's rank 0 and on the branch alone, wherever it runs; afterwards the generator is
+/// as before. Branches may differ in whatever they like; with `sum` all outputs have one shape. Ranks whose
+/// branches take longer hold up all ranks.
 ///
 /// Every rank makes all branches, one after another in their order, with one generator, and keeps its own: so
 /// the values are those that one process makes. The parameters are "own": no other rank has them.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kolo/communicator.hpp"
 #include "kolo/train/slice.hpp"
 
 namespace kolo {
@@ -23,16 +24,16 @@ struct Split {
 /// Sets elements to zero with this probability and divides the kept elements by the rest of it. See N.
 /// Srivastava et al.: "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014. Takes
 /// one number from `generator` (none: libtorch's default one), and whether an element is dropped depends on
-/// that number and on the element's place in the whole alone. So with equal generators on all ranks of a
-/// group (torch::manual_seed() with one seed) ranks that hold the same elements, without `split`, drop the
-/// same ones, and slices drop what one process would drop of the whole, whatever the number of ranks. Groups
-/// with other data take another seed after their modules have been made: the first seed and the number of the
-/// group, say.
+/// rank 0's number and on the element's place in the whole alone. So ranks of `group` that hold the same
+/// elements, without `split`, drop the same ones, and slices drop what one process would drop of the whole,
+/// whatever the number of ranks, and whatever a rank has drawn alone. Without a group, the generators must be
+/// in one state. Groups with other data take another seed after their modules have been made: the first seed
+/// and the number of the group, say.
 ///
-/// All ranks of a group must call it alike, and in the same order. Returns `x` itself, and takes no number,
-/// if the probability is 0. Throws InvalidArgument unless it is from 0 to below 1, and where the slice is
-/// not the tensor's.
+/// All ranks of a group must call it alike, and in the same order: it broadcasts 8 bytes. Returns `x` itself,
+/// and takes no number, if the probability is 0. Throws InvalidArgument unless it is from 0 to below 1, and
+/// where the slice is not the tensor's.
 at::Tensor split_dropout(const at::Tensor& x, double probability, const std::optional<Split>& split = {},
-                         at::Generator generator = {});
+                         at::Generator generator = {}, Communicator group = {});
 
 }  // namespace kolo
