@@ -205,9 +205,13 @@ void PipelineStep::start_agreement(const Pass& pass) {
     likeness.push_back(static_cast<std::int64_t>(pass.input.scalar_type()));
   }
   for (const PipelineStage& stage : stages_) {
-    for (const at::Tensor& parameter : stage.module->parameters())
+    for (const at::Tensor& parameter : stage.module->parameters()) {
       likeness.push_back(parameter.requires_grad() ? 1 : 0);
+      likeness.push_back(static_cast<std::int64_t>(parameter.scalar_type()));
+    }
   }
+  const AutocastState autocast = AutocastState::current();
+  likeness.push_back(autocast.is_enabled ? static_cast<std::int64_t>(autocast.dtype) : -1);
   auto& before = likeness_[pass.kind];
   own_word_ = static_cast<std::uint64_t>(pass.kind) + (problem_.empty() ? 0 : kHasProblem) +
               (before == likeness ? 0 : kIsChanged);

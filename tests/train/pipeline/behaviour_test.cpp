@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kolo/train/autocast.hpp"
 #include "train/pipeline/training.hpp"
 #include "train/support/ranks.hpp"
 
@@ -136,6 +137,35 @@ TEST(PipelineBehaviour, FrozenLayersGetNoGradientsAndMayThaw) {
       for (const std::string& prefix : first) freeze(*pipeline.stages()[0].module, prefix, i != 1);
       expect_pass(pipeline, batch_of(1), batch_of(2, at::kDouble, 3), expected[static_cast<std::size_t>(i)]);
     }
+  });
+}
+
+TEST(PipelineBehaviour, TypesMayChangeFromStepToStep) {
+  run_all(3, [](Communicator& communicator) {
+    at::set_num_threads(1);
+    PipelineParallel pipeline(PipelineModel{tower(at::kFloat)}, squares, communicator, {.micro_batches = 4});
+    torch::nn::Sequential net = tower(at::kFloat);
+    at::ScalarType type = at::kFloat;
+    const auto expect_loss = [&](bool has_autocast, double tolerance) {
+      const Autocast autocast(has_autocast);
+      const at::Tensor input = batch_of(1, type), target = batch_of(2, type, 3);
+      const at::Tensor output = net->forward(input), given = pipeline.forward(input);
+      if (pipeline.is_last()) {
+        EXPECT_EQ(given.scalar_type(), output.scalar_type());
+        EXPECT_TRUE(at::allclose(given.to(at::kDouble), output.to(at::kDouble), tolerance, tolerance));
+      }
+      pipeline.step(input, target);
+      EXPECT_NEAR(pipeline.mean_loss(), squares(output, target).item().toDouble(), tolerance);
+    };
+    for (const bool has_autocast : {true, false, true, true})
+      expect_loss(has_autocast, has_autocast ? 1e-2 : 1e-6);
+    type = at::kDouble;
+    net->to(type);
+    for (const PipelineStage& stage : pipeline.stages()) {
+      stage.module->zero_grad();
+      stage.module->to(type);
+    }
+    expect_loss(false, 1e-10);
   });
 }
 
