@@ -175,9 +175,10 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   const bool is_short = input.scalar_type() == at::kHalf || input.scalar_type() == at::kBFloat16;
   const at::Tensor values = (is_short ? input.to(at::kFloat) : input).contiguous();
   if (!is_training() && values.numel() == 0) return input.clone();
+  const auto as_values = [&](const at::Tensor& t) { return t.defined() ? t.to(values.scalar_type()) : t; };
   if (!is_training()) {
-    return at::batch_norm(values, weight, bias, running_mean, running_var, !running_mean.defined(), 0,
-                          options.eps(), false)
+    return at::batch_norm(values, as_values(weight), as_values(bias), as_values(running_mean),
+                          as_values(running_var), !running_mean.defined(), 0, options.eps(), false)
         .to(input.scalar_type());
   }
   const Moments moments = [&] {
@@ -190,7 +191,7 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
       num_batches_tracked.add_(1);
       const double share = options.momentum() ? *options.momentum() : 1 / num_batches_tracked.item<double>();
       const auto follow = [share](at::Tensor& running, const at::Tensor& now) {
-        running.mul_(1 - share).add_(now.to(running.scalar_type()), share);
+        running.copy_(running.to(at::kDouble).mul_(1 - share).add_(now, share));  // rounded once
       };
       follow(running_mean, found.mean);
       follow(running_var, found.squares / (found.count - 1));
@@ -198,8 +199,9 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
     return found;
   }();
   // Without affine, ones and zeros: autograd's functions take no undefined tensors.
-  const at::Tensor factors = weight.defined() ? weight : at::ones({options.num_features()}, values.options());
-  const at::Tensor terms = bias.defined() ? bias : at::zeros({options.num_features()}, values.options());
+  const std::int64_t features = options.num_features();
+  const at::Tensor factors = weight.defined() ? as_values(weight) : at::ones({features}, values.options());
+  const at::Tensor terms = bias.defined() ? as_values(bias) : at::zeros({features}, values.options());
   return Normalize::apply(values, factors, terms, moments, options.eps(), communicator_)
       .to(input.scalar_type());
 }

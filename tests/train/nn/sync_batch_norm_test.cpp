@@ -187,6 +187,54 @@ TEST_F(SyncNorm, HalvesAreComputedInFloat32) {
   });
 }
 
+TEST_F(SyncNorm, ModelsInSixteenBitsGetTheValuesOfBatchNorm) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const double ulp = type == at::kHalf ? 0x1p-10 : 0x1p-7;
+    const auto close = [ulp](const at::Tensor& a, const at::Tensor& b) {
+      return at::allclose(a.to(at::kDouble), b.to(at::kDouble), ulp, ulp);
+    };
+    const auto rounded = [type](torch::nn::Module& norm) {
+      fill(norm, 1);
+      norm.to(type);
+    };
+    const auto all = [type](int step) { return samples(6, {}, step).sub(50).to(type).to(at::kFloat); };
+    torch::nn::BatchNorm1d whole{BatchNormOptions(kFeatures)};  // computes in float32, of the same numbers
+    rounded(*whole);
+    whole->to(at::kFloat);
+    Trained<torch::nn::BatchNorm1d> expected;
+    for (int step = 0; step < 3; ++step) expected.step(whole, all(step), at::ones({6, kFeatures}));
+    expected.finish(whole);
+    run_all(2, [&](Communicator& communicator) {
+      const auto own = [&](const at::Tensor& x) {
+        return x.slice(0, 3 * communicator.rank(), 3 * communicator.rank() + 3);
+      };
+      SyncBatchNorm norm(BatchNormOptions(kFeatures), communicator);
+      rounded(*norm);
+      Trained<SyncBatchNorm> found;
+      for (int step = 0; step < 3; ++step)
+        found.step(norm, own(all(step)).to(type), at::ones({3, kFeatures}, type));
+      found.finish(norm);
+      for (std::size_t step = 0; step < 3; ++step) {
+        EXPECT_EQ(found.outputs[step].scalar_type(), type);
+        EXPECT_TRUE(close(found.outputs[step], own(expected.outputs[step])));
+      }
+      EXPECT_EQ(found.weight.scalar_type(), type);
+      EXPECT_EQ(found.mean.scalar_type(), type);
+      EXPECT_TRUE(close(found.mean, expected.mean)) << found.mean << expected.mean;
+      EXPECT_TRUE(close(found.variance, expected.variance));
+      norm->eval();
+      EXPECT_EQ(norm(all(3).to(type)).scalar_type(), type);
+      torch::nn::BatchNorm1d same{BatchNormOptions(kFeatures)};
+      same->running_mean.copy_(norm->running_mean);
+      same->running_var.copy_(norm->running_var);
+      rounded(*same);
+      same->to(at::kFloat);
+      same->eval();
+      EXPECT_TRUE(close(norm(all(3).to(type)), same(all(3))));
+    });
+  }
+}
+
 TEST_F(SyncNorm, RefusesWhatItCannotDo) {
   run_all(2, [](Communicator& communicator) {
     SyncBatchNorm norm(BatchNormOptions(kFeatures), communicator);
