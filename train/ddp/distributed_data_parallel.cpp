@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <unordered_set>
 
 #include "ddp/join_agreement.hpp"
@@ -90,6 +91,9 @@ struct DistributedDataParallelBase::State {
   train::ParameterCheck check;
   std::unordered_set<const c10::TensorImpl*> known;  ///< parameters that are averaged, or ignored on purpose
   std::unique_ptr<train::JoinAgreement> join;        ///< null: all ranks have data in every step
+  /// Why the model as it is cannot be trained: backward() throws it, as eval() alone does not say that there
+  /// is one.
+  std::exception_ptr changed;
   int no_sync_depth = 0;
 };
 
@@ -158,11 +162,25 @@ void DistributedDataParallelBase::Join::finish(const std::function<void()>& opti
 void DistributedDataParallelBase::prepare_forward() {
   State& state = *state_;
   state.reducer.require_sound();
-  if (state.module->is_training() && c10::GradMode::is_enabled()) state.require_unchanged();
+  state.changed = nullptr;
+  if (!c10::GradMode::is_enabled()) return;
+  try {
+    state.require_unchanged();
+  } catch (const InvalidArgument&) {
+    if (state.module->is_training()) throw;
+    state.changed = std::current_exception();
+  }
 }
 
 void DistributedDataParallelBase::prepare_backward(std::span<const at::Tensor> outputs, bool is_all) {
   state_->reducer.require_sound();  // forward may have waited for averages in vain
+  if (const std::exception_ptr changed = state_->changed) {
+    if (!is_all || outputs.empty()) std::rethrow_exception(changed);
+    for (const at::Tensor& output : outputs) {
+      if (output.defined() && output.requires_grad())
+        output.register_hook([changed](const at::Tensor&) { std::rethrow_exception(changed); });
+    }
+  }
   if (c10::GradMode::is_enabled()) state_->reducer.expect_backward_from(outputs, is_all);
 }
 

@@ -152,6 +152,31 @@ TEST_F(Unusual, AThawedLayerIsAnErrorUntilItIsWrappedAnew) {
   });
 }
 
+TEST_F(Unusual, TrainingUnderEvalIsTrainingToo) {
+  run_all(2, [](Communicator& communicator) {
+    Chain chain(0);
+    chain->eval();
+    at::Tensor& weight = chain->first->weight;
+    weight.set_requires_grad(false);
+    DistributedDataParallel model(chain, communicator, small_buckets());
+    const auto train = [&](at::ScalarType type) {
+      model(numbers(6, 8, communicator.rank()).to(type)).sum().backward();
+    };
+    train(at::kFloat);
+    EXPECT_TRUE(same_everywhere(communicator, bits({chain->third->weight.grad()})));
+    weight.set_requires_grad(true);
+    EXPECT_THROW(train(at::kFloat), InvalidArgument) << "a thawed layer";
+    model(numbers(6, 8, 1));
+    EXPECT_THROW(model.prepare_backward({}, false), InvalidArgument) << "it cannot see the outputs";
+    weight.set_requires_grad(false);
+    train(at::kFloat);
+    EXPECT_TRUE(same_everywhere(communicator, bits({chain->third->weight.grad()})));
+    chain->zero_grad();
+    chain->to(at::kDouble);
+    EXPECT_THROW(train(at::kDouble), InvalidArgument) << "cast";
+  });
+}
+
 TEST_F(Unusual, AParameterRegisteredSinceIsAnError) {
   run_all(2, [](Communicator& communicator) {
     Chain chain(0);

@@ -214,13 +214,13 @@ class DistributedDataParallelBase {
   /// Collective: ranks may have different amounts of data while what it returns lives. Throws as Join does.
   [[nodiscard]] Join join(JoinMode mode) { return Join(*this, mode); }
 
-  /// For a caller that calls the model itself, not forward(): comes before the model's forward(). Throws
-  /// InvalidArgument where a parameter or buffer was cast, a parameter thawed or added since construction.
+  /// For a caller that calls the model itself: before its forward(). Throws InvalidArgument where a parameter
+  /// or buffer was cast, a parameter thawed or added; in eval(), backward from the outputs given below does.
   void prepare_forward();
-  /// For a caller that calls the model itself: comes after the model's forward(). Finds the parameters that
-  /// backward from `outputs` does not reach. Only find_unused_parameters needs that, and only to start
-  /// communication early. If the loss may depend on more than `outputs`, pass `is_all` = false, or no
-  /// outputs. If backward() comes after several forwards, it is enough that one of them reaches a parameter.
+  /// For a caller that calls the model itself: after its forward(). Finds the parameters that backward from
+  /// `outputs` does not reach. Only training in eval() needs that, and find_unused_parameters to start early.
+  /// If the loss may depend on more than `outputs`, pass `is_all` = false, or no outputs.
+  /// If backward() comes after several forwards, it is enough that one of them reaches a parameter.
   void prepare_backward(std::span<const at::Tensor> outputs, bool is_all = true);
 
   /// With overlap_forward: waits for the averages under way and makes the steps that wait for them. Does
