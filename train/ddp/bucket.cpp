@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddp/finite.hpp"
+#include "ddp/model.hpp"
 #include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
@@ -14,10 +15,8 @@ namespace kolo::train {
 Bucket::Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters)
     : dtype_(dtype_of_tensor(parameters[members.front()].tensor.scalar_type())) {
   for (const std::size_t index : members) {
-    const at::Tensor& parameter = parameters[index].tensor;
-    const auto count = static_cast<std::uint64_t>(parameter.numel());
-    parts_.push_back({parameters[index].name, parameter.sizes().vec(), count_, count});
-    count_ += count;
+    parts_.push_back(part_of(parameters[index], count_));
+    count_ += parts_.back().count;
   }
   memory_ = SharedArena::instance().allocate(count_ * size_of(dtype_));
   std::byte* next = memory_.get();

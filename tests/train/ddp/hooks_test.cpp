@@ -40,6 +40,7 @@ class Recorder : public GradientHook {
       names.insert(part.name);
     }
     EXPECT_EQ(end, bucket.gradients.size());
+    shape = bucket.parts[0].shape;
     if (fails_at == static_cast<int>(indices.size()) - 1) throw std::runtime_error("the recorder is full");
     communicator.all_reduce(Buffer(bucket.gradients), ReduceOp::average);
   }
@@ -47,7 +48,8 @@ class Recorder : public GradientHook {
 
   std::string setting = "plain";
   std::string refused;
-  int fails_at = -1;  ///< the bucket, counted from the first step on
+  int fails_at = -1;                ///< the bucket, counted from the first step on
+  std::vector<std::int64_t> shape;  ///< of the last bucket's first parameter
   std::vector<std::size_t> indices;
   std::set<std::string> names;
   std::vector<bool> kept;
@@ -160,6 +162,49 @@ TEST_F(Hooks, AreGivenFloat32AloneAndTheRestCountsToo) {
     model(communicator.rank() == 0 ? std::numeric_limits<double>::infinity() : 1.0).backward();
     EXPECT_FALSE(model.averages_are_finite());
     EXPECT_EQ(recorder->kept, (std::vector<bool>{true, false}));
+  });
+}
+
+/// The sum over its elements of the weight times an outer product, which is its gradient.
+struct OuterImpl : torch::nn::Module {
+  explicit OuterImpl(const at::Tensor& initial) { weight = register_parameter("weight", initial); }
+  at::Tensor forward(const at::Tensor& product) { return (weight * product).sum(); }
+
+  at::Tensor weight;
+};
+TORCH_MODULE(Outer);
+
+TEST_F(Hooks, SeeShapesInTheOrderOfMemory) {
+  const at::Tensor product = numbers(32, 1, 1) * numbers(1, 48, 2);
+  for (const at::Tensor& layout : {at::zeros({32, 48}), at::zeros({48, 32}).t()}) {
+    run_all(2, [&](Communicator& communicator) {
+      DistributedDataParallelOptions options;
+      options.hook = make_gradient_hook("power_sgd:rank=1:start_after_steps=0");
+      Outer outer(layout.clone());
+      EXPECT_EQ(outer->weight.strides(), layout.strides());
+      DistributedDataParallel model(outer, communicator, options);
+      for (int step = 0; step < 3; ++step) {
+        model.model().zero_grad();
+        model(product).backward();
+        EXPECT_TRUE(at::allclose(outer->weight.grad(), product, 1e-4, 1e-4)) << layout.strides();
+      }
+    });
+  }
+  run_all(1, [](Communicator& communicator) {
+    const auto recorder = std::make_shared<Recorder>();
+    DistributedDataParallelOptions options;
+    options.hook = recorder;
+    const auto shape_of = [&](const at::Tensor& weight) {
+      DistributedDataParallel model(Outer(weight), communicator, options);
+      model(at::ones({})).backward();
+      return recorder->shape;
+    };
+    using Shape = std::vector<std::int64_t>;
+    EXPECT_EQ(shape_of(at::zeros({2, 3, 4})), (Shape{2, 3, 4}));
+    EXPECT_EQ(shape_of(at::zeros({2, 3, 4}).permute({2, 0, 1})), (Shape{2, 3, 4}));
+    EXPECT_EQ(shape_of(at::zeros({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast)),
+              (Shape{2, 4, 5, 3}));
+    EXPECT_EQ(shape_of(at::zeros({})), Shape{});
   });
 }
 

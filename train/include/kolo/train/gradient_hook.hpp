@@ -15,7 +15,7 @@ namespace kolo {
 /// Where the gradient of one parameter lies in a bucket.
 struct GradientPart {
   std::string name = {};                 ///< the parameter's, the same on all ranks and in all steps
-  std::vector<std::int64_t> shape = {};  ///< sizes of the parameter's dimensions; empty: one number
+  std::vector<std::int64_t> shape = {};  ///< sizes, in memory's order of dimensions; empty: one number
   std::uint64_t offset = 0;              ///< of its first element in the bucket, in elements
   std::uint64_t count = 0;               ///< number of elements: the product of `shape`
 };
