@@ -267,6 +267,9 @@ void AddressExchange::attempt(const std::function<void()>& meet) {
     if (knew) fail_to_meet(reason_);
     if (!reason_.empty()) fail_to_meet(fmt::format("{}; {}", error.what(), reason_));
     throw;
+  } catch (...) {  // of a store of the caller's own
+    call_off("its store threw no std::exception");
+    throw;
   }
 }
 
@@ -291,6 +294,8 @@ void AddressExchange::call_off(std::string_view why) {
     store_.wait(unaware, farewell - kMoment);
   } catch (const std::exception& error) {
     log().debug("rank {} cannot tell the others: {}", rank_, error.what());
+  } catch (...) {
+    log().debug("rank {} cannot tell the others", rank_);
   }
 }
 

@@ -95,10 +95,10 @@ class BatchScatter::Thread {
         batch_ = std::move(batch);
         changed_.notify_all();
       }
-    } catch (const std::exception& error) {
-      if (!train::comes_to_all(error)) communicator_.abort(error.what());
+    } catch (...) {
+      const std::exception_ptr error = train::tell_others(communicator_);
       const std::lock_guard lock(mutex_);
-      error_ = std::current_exception();
+      error_ = error;
     }
     const std::lock_guard lock(mutex_);
     is_over_ = true;

@@ -45,10 +45,8 @@ void AveragingThread::run() {
       std::exception_ptr error;
       try {
         finite = job.average(communicator_);
-      } catch (const std::exception& exception) {
-        error = std::current_exception();
-        // The other ranks may be in the middle of this job.
-        if (!comes_to_all(exception)) communicator_.abort(exception.what());
+      } catch (...) {
+        error = tell_others(communicator_);  // they may be in the middle of this job
       }
       lock.lock();
       job.ended = std::chrono::steady_clock::now();

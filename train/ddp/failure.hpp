@@ -6,14 +6,22 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/problem.hpp"
 
 namespace kolo::train {
 
 /// Whether the other ranks learn of `error` without being told: it is the communicator's own, or what a
 /// collective found.
-inline bool comes_to_all(const std::exception& error) {
-  return dynamic_cast<const Error*>(&error) != nullptr &&
-         dynamic_cast<const InvalidArgument*>(&error) == nullptr;
+inline bool comes_to_all(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const InvalidArgument&) {
+    return false;
+  } catch (const Error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
 }
 
 /// Ends the communicator on all ranks. Nothing where it has failed before: all ranks know of that.
@@ -23,6 +31,14 @@ inline void abort_unless_failed(Communicator& communicator, const std::string& r
   } catch (const std::exception&) {
     // An earlier failure has reached all ranks.
   }
+}
+
+/// In a handler of exceptions: the other ranks learn of the one that it handles, and it is returned.
+inline std::exception_ptr tell_others(Communicator& communicator) noexcept {
+  const std::exception_ptr error = std::current_exception();
+  if (!comes_to_all(error))
+    abort_unless_failed(communicator, problem_of([&] { std::rethrow_exception(error); }));
+  return error;
 }
 
 /// This rank gives up for `reason`: the error that all ranks get.

@@ -8,8 +8,8 @@ namespace kolo::train {
 bool Reducer::follow(const std::function<void()>& empty_pass) {
   try {
     share_ = join_->wait();
-  } catch (const std::exception& error) {
-    fail(error);
+  } catch (...) {
+    fail();
   }
   if (share_.is_over) return false;
   has_share_ = true;
@@ -39,8 +39,8 @@ bool Reducer::follow(const std::function<void()>& empty_pass) {
       state.used = !options_.find_unused_parameters && !graph_;
       if (!state.ready) mark_ready(i, state.used && !state.is_table);
     }
-  } catch (const std::exception& error) {
-    fail(error);
+  } catch (...) {
+    fail();
   }
   finish();
   return true;

@@ -128,7 +128,7 @@ void ForwardOverlap::use(std::size_t bucket) noexcept {
   try {
     uses_.push_back(bucket);
     make_step(bucket);
-  } catch (const std::exception&) {
+  } catch (...) {
     error_ = std::current_exception();
   }
 }
@@ -141,7 +141,7 @@ void ForwardOverlap::finish() {
     is_drained_ = true;
     try {
       make_step(i);
-    } catch (const std::exception&) {
+    } catch (...) {
       error_ = std::current_exception();
     }
   }

@@ -59,7 +59,7 @@ Reducer::~Reducer() {
 void Reducer::remove_hooks() noexcept {
   try {
     finish_step();
-  } catch (const std::exception&) {
+  } catch (...) {
     // The other ranks know; steps that this one has not made belong to averages that it does not have.
   }
   for (Parameter& state : states_) {
@@ -143,9 +143,8 @@ const at::Tensor& Reducer::layout_of(std::size_t parameter) const {
   return buckets_[state.bucket].slots()[state.slot].view;
 }
 
-void Reducer::fail(const std::exception& error) {
-  error_ = std::current_exception();
-  if (!comes_to_all(error)) communicator_.abort(error.what());
+void Reducer::fail() {
+  error_ = tell_others(communicator_);
   throw;
 }
 
@@ -180,8 +179,8 @@ void Reducer::on_gradient(std::size_t index) {
     if (!std::exchange(end_is_queued_, true)) queue_end(*this);
     if (begins && graph_) begin_static_pass();
     if (!graph_ || graph_->accumulated(index)) mark_ready(index, has_gradient);
-  } catch (const std::exception& error) {
-    fail(error);
+  } catch (...) {
+    fail();
   }
 }
 
@@ -351,8 +350,8 @@ void Reducer::finish() {
     in_backward_ = false;
     if (check_ != nullptr) check_->step(communicator_);
     rebuild_if_better();
-  } catch (const std::exception& error) {
-    fail(error);
+  } catch (...) {
+    fail();
   }
 }
 

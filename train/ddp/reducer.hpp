@@ -130,7 +130,7 @@ class Reducer final : public GradientListener {
   void remove_hooks() noexcept;
   /// Within the handler of `error`: remembers it, tells the other ranks where they do not know, and throws it
   /// on.
-  [[noreturn]] void fail(const std::exception& error);
+  [[noreturn]] void fail();
 
   std::vector<NamedTensor> parameters_;
   Communicator communicator_;

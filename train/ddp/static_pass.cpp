@@ -19,8 +19,8 @@ void Reducer::end_static_pass() {
     for (const Parameter& state : states_) used.push_back(state.used ? 1 : 0);
     for (const std::size_t i : graph_->end(used))
       mark_ready(i, states_[i].used && states_[i].tensor.grad().defined());
-  } catch (const std::exception& error) {
-    fail(error);
+  } catch (...) {
+    fail();
   }
 }
 

@@ -19,6 +19,8 @@ std::string problem_of(const Action& action) {
     return error.what_without_backtrace();
   } catch (const std::exception& error) {
     return error.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
   }
   return {};
 }

@@ -150,9 +150,8 @@ at::Tensor OneBitAdam::step(LossClosure closure) {
   if (own.is_frozen) {
     try {
       own.last_step_counted = own.step(*this);
-    } catch (const std::exception& error) {
-      // The other ranks may be in the middle of the step.
-      if (!train::comes_to_all(error)) own.model.communicator().abort(error.what());
+    } catch (...) {
+      train::tell_others(own.model.communicator());  // they may be in the middle of the step
       throw;
     }
   } else {

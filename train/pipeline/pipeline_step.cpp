@@ -70,8 +70,8 @@ std::optional<double> PipelineStep::step(const at::Tensor& input, const at::Tens
     // Averages first: with the same bits in all pipelines, their sums are the same too.
     if (averages_ != nullptr) averages_->average();
     if (tied_ != nullptr) tied_->finish();
-  } catch (const std::exception& error) {
-    fail(error, training_);
+  } catch (...) {
+    fail(training_);
   }
   ++total_.steps;
   total_.most_held = std::max(total_.most_held, last_.most_held);
@@ -108,8 +108,8 @@ void PipelineStep::run(Pass& pass, BorderExchange& exchange) {
     held_.clear();
     if (tied_ != nullptr && pass.kind == Kind::step) tied_->restore();
     std::rethrow_exception(refused.error);
-  } catch (const std::exception& error) {
-    fail(error, exchange);
+  } catch (...) {
+    fail(exchange);
   }
 }
 
@@ -248,11 +248,11 @@ void PipelineStep::agree(Pass& pass, BorderExchange& exchange) {
   exchange.begin(!is_changed);
 }
 
-void PipelineStep::fail(const std::exception& error, BorderExchange& exchange) {
+void PipelineStep::fail(BorderExchange& exchange) {
   const std::exception_ptr thrown = std::current_exception();
-  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string reason = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  error_ = comes_to_all(error) ? thrown : leave(communicator_, reason);
+  error_ = thrown;
+  if (!comes_to_all(thrown))
+    error_ = leave(communicator_, problem_of([&] { std::rethrow_exception(thrown); }));
   held_.clear();
   static_cast<void>(problem_of([&] { agreement_.wait(); }));  // it borrows memory
   exchange.settle();

@@ -65,7 +65,7 @@ class PipelineStep {
   void agree(Pass& pass, BorderExchange& exchange);
   std::string problem_in(const Pass& pass) const;
   at::Tensor micro_batch_of(const at::Tensor& batch, int index) const;
-  [[noreturn]] void fail(const std::exception& error, BorderExchange& exchange);
+  [[noreturn]] void fail(BorderExchange& exchange);
 
   std::vector<PipelineStage> stages_;
   PipelineParallel::Loss loss_;

@@ -79,8 +79,10 @@ class ParameterServer::Service {
     save();
     require_one_that_left();
     return statistics_;
-  } catch (const std::exception& error) {
-    const std::string reason = "server " + std::to_string(server_) + " gave up: " + error.what();
+  } catch (...) {
+    const std::string reason = "server " + std::to_string(server_) + " gave up: " + train::problem_of([] {
+                                 std::rethrow_exception(std::current_exception());
+                               });
     for (const auto& connection : connections_) {
       if (connection) connection->refuse(reason);
     }

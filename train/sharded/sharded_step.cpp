@@ -81,9 +81,8 @@ void ShardedStep::require_sound() {
   if (error_) std::rethrow_exception(error_);
 }
 
-void ShardedStep::fail(const std::exception& error) {
-  error_ = std::current_exception();
-  if (!comes_to_all(error)) averages_.abort(error.what());
+void ShardedStep::fail() {
+  error_ = tell_others(averages_);
   throw;
 }
 
@@ -113,9 +112,8 @@ void ShardedStep::use(std::span<const std::size_t> units) noexcept {
       shard_ == Shard::parameters ? use_some(units) : use_all_kept(units);
       return;
     }
-  } catch (const std::exception& error) {
-    error_ = std::current_exception();
-    if (!comes_to_all(error)) abort_unless_failed(averages_, error.what());
+  } catch (...) {
+    error_ = tell_others(averages_);
   }
   // The operation runs all the same; forward or backward throws the error after it.
   for (const std::size_t unit : units) units_[unit].provide();
@@ -193,8 +191,8 @@ void ShardedStep::make_whole() {
   try {
     start_gathers(order_.size());
     for (const std::size_t unit : order_) wait_gather(unit);
-  } catch (const std::exception& error) {
-    fail(error);
+  } catch (...) {
+    fail();
   }
   is_stale_ = false;
   is_held_ = true;
@@ -219,8 +217,8 @@ void ShardedStep::on_gradient(std::size_t index) {
     units_[unit].collect(member);
     if (units_[unit].is_complete()) ready_order_.push_back(unit);
     start_complete();
-  } catch (const std::exception& error) {
-    fail(error);
+  } catch (...) {
+    fail();
   }
 }
 
@@ -258,8 +256,8 @@ void ShardedStep::end_run() {
   const c10::NoGradGuard no_grad;
   try {
     finish();
-  } catch (const std::exception& error) {
-    fail(error);
+  } catch (...) {
+    fail();
   }
 }
 

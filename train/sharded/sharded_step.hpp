@@ -71,7 +71,7 @@ class ShardedStep final : public GradientListener {
   void follow_rank_0();
   void finish();
   void leave(const std::string& reason) noexcept;
-  [[noreturn]] void fail(const std::exception& error);
+  [[noreturn]] void fail();
 
   const Shard shard_;
   Communicator gathers_, averages_;

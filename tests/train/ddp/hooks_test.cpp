@@ -41,7 +41,10 @@ class Recorder : public GradientHook {
     }
     EXPECT_EQ(end, bucket.gradients.size());
     shape = bucket.parts[0].shape;
-    if (fails_at == static_cast<int>(indices.size()) - 1) throw std::runtime_error("the recorder is full");
+    if (fails_at == static_cast<int>(indices.size()) - 1) {
+      if (!is_standard) throw 42;
+      throw std::runtime_error("the recorder is full");
+    }
     communicator.all_reduce(Buffer(bucket.gradients), ReduceOp::average);
   }
   void end_step(bool keep) override { kept.push_back(keep); }
@@ -49,6 +52,7 @@ class Recorder : public GradientHook {
   std::string setting = "plain";
   std::string refused;
   int fails_at = -1;                ///< the bucket, counted from the first step on
+  bool is_standard = true;          ///< what it throws then
   std::vector<std::int64_t> shape;  ///< of the last bucket's first parameter
   std::vector<std::size_t> indices;
   std::set<std::string> names;
@@ -209,21 +213,28 @@ TEST_F(Hooks, SeeShapesInTheOrderOfMemory) {
 }
 
 TEST_F(Hooks, ThatFailOnOneRankEndTheStepOnAllRanks) {
-  const auto errors = run_ranks(3, [](Communicator& communicator) {
-    const auto recorder = std::make_shared<Recorder>();
-    if (communicator.rank() == 1) recorder->fails_at = 1;
-    auto options = small_buckets();
-    options.hook = recorder;
-    DistributedDataParallel model(Chain(0), communicator, options);
-    model(numbers(6, 8, 1)).sum().backward();
-  });
-  EXPECT_NE(message(errors[1]).find("the recorder is full"), std::string::npos) << message(errors[1]);
-  for (const std::size_t rank : {0u, 2u}) {
-    EXPECT_NE(message(errors[rank]).find("rank 1 aborted: the recorder is full"), std::string::npos)
-        << message(errors[rank]);
+  for (const bool is_standard : {true, false}) {
+    const auto errors = run_ranks(3, [&](Communicator& communicator) {
+      const auto recorder = std::make_shared<Recorder>();
+      recorder->is_standard = is_standard;
+      if (communicator.rank() == 1) recorder->fails_at = 1;
+      auto options = small_buckets();
+      options.hook = recorder;
+      DistributedDataParallel model(Chain(0), communicator, options);
+      model(numbers(6, 8, 1)).sum().backward();
+    });
+    const std::string what = is_standard ? "the recorder is full" : "an exception that is no std::exception";
+    if (is_standard) {
+      EXPECT_EQ(message(errors[1]), what);
+    } else {
+      EXPECT_THROW(std::rethrow_exception(errors[1]), int);
+    }
+    for (const std::size_t rank : {0u, 2u}) {
+      EXPECT_NE(message(errors[rank]).find("rank 1 aborted: " + what), std::string::npos)
+          << message(errors[rank]);
+    }
   }
 }
-
 TEST_F(Hooks, ThatDifferAreRefusedOnAllRanks) {
   const auto errors = run_ranks(3, [](Communicator& communicator) {
     const auto recorder = std::make_shared<Recorder>();

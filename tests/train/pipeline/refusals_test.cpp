@@ -163,24 +163,33 @@ TEST(PipelineRefusals, ABatchThatCannotBeCutIsRefusedAndTheNextOneServes) {
 }
 
 TEST(PipelineRefusals, AStageThatThrowsEndsTheStepOnAllRanks) {
-  for (const bool in_backward : {false, true}) {
+  const auto spill = [](bool is_standard) {
+    if (is_standard) throw std::runtime_error("spilled coffee");
+    throw 42;
+  };
+  for (const auto& [in_backward, is_standard] :
+       {std::pair(false, true), std::pair(true, true), std::pair(false, false), std::pair(true, false)}) {
     const auto errors = run_ranks(3, [&](Communicator& communicator) {
       int calls = 0;
       torch::nn::Linear layer(4, 4);
       const PipelineStage stage(layer.ptr(), [&](const at::Tensor& x) {
-        at::Tensor y = layer(x);
+        const at::Tensor y = layer(x);
         if (communicator.rank() != 1 || ++calls < 6) return y;
-        if (!in_backward) throw std::runtime_error("spilled coffee");
-        y.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("spilled coffee"); });
+        if (!in_backward) spill(is_standard);
+        y.register_hook([&](const at::Tensor&) { spill(is_standard); });
         return y;
       });
       PipelineParallel pipeline({stage}, squares, communicator, {.micro_batches = 4});
       for (int i = 0; i < 3; ++i) pipeline.step(numbers(8, 4, i), numbers(8, 4, 9));
     });
-    expect_in(message(errors[1]), "spilled coffee");
+    if (is_standard) {
+      expect_in(message(errors[1]), "spilled coffee");
+    } else {
+      EXPECT_THROW(std::rethrow_exception(errors[1]), int);
+    }
     for (const std::size_t rank : {0U, 2U}) {
       expect_in(message(errors[rank]), "rank 1 aborted");
-      expect_in(message(errors[rank]), "spilled coffee");
+      expect_in(message(errors[rank]), is_standard ? "spilled coffee" : "no std::exception");
     }
   }
 }
