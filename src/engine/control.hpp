@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -41,6 +42,8 @@ struct Pong {
   std::uint64_t last_sequence = 0;  ///< the last collective that the peer began in this context
   std::uint32_t last_collective = 0;
   std::uint32_t waits_ms = 0;  ///< longest time without progress in one of the peer's other operations
+  /// The first ranks for which operations of the peer have waited for half of its timeout; -1: no more.
+  std::array<std::int32_t, 6> waits_for{-1, -1, -1, -1, -1, -1};
 };
 
 std::vector<std::byte> encode(const Failure& failure);

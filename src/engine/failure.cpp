@@ -248,11 +248,19 @@ void Engine::send_pong(transport::Link& from, const Ping& ping) {
       on_disagreement(ping.sequence, *mine, from.peer(), ping.signature);
   }
   const auto now = Clock::now();
+  const auto end = pong.waits_for.end();
+  auto next = pong.waits_for.begin();
   for (const auto& operation : active_) {
-    if (operation.get() == in_flight) continue;
+    const OperationSpec& spec = operation->spec();
+    if (operation.get() == in_flight && !is_message(spec)) continue;
     const auto idle = std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->last_progress());
     pong.waits_ms =
         std::max(pong.waits_ms, static_cast<std::uint32_t>(std::max<std::int64_t>(idle.count(), 0)));
+    if (next == end || idle < options_.timeout / 2 || operation->is_unmatched()) continue;
+    for (const int rank : operation->waiting_for()) {
+      const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
+      if (next != end && std::find(pong.waits_for.begin(), next, peer) == next) *next++ = peer;
+    }
   }
   peers_[from.peer()].send(ControlKind::pong, as_payload(pong));
 }

@@ -190,6 +190,21 @@ std::string FailureDetector::unmatched_message(const WaitingCall& call) const {
   return {};
 }
 
+/// Each rank of a chain waits for the next one. The last one waits for none. If all of them wait, in a
+/// circle, none is more to blame than `first`.
+int FailureDetector::end_of_chain(const Inquiry& inquiry, int first) const {
+  std::vector<int> chain{first};
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const Pong* const answer = inquiry.answer_of(chain[i], inquiry.asked_finally);
+    if (answer == nullptr || answer->waits_for.front() < 0) return chain[i];
+    for (const int next : answer->waits_for) {
+      const bool is_rank = next >= 0 && next < size_ && next != rank_;
+      if (is_rank && std::ranges::find(chain, next) == chain.end()) chain.push_back(next);
+    }
+  }
+  return first;
+}
+
 std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call, Inquiry& inquiry,
                                                          Clock::time_point now) {
   std::vector<int> silent;
@@ -230,6 +245,10 @@ std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call
   if (!held_up.empty()) {
     // At its own deadline such a rank finds out which rank is to blame, and reports it.
     if (now < own_deadline + std::max(window_, kAnswerTime)) return std::nullopt;
+    const int first = held_up.front();
+    if (const int last = end_of_chain(inquiry, first); last != first)
+      return fail(last, fmt::format("{} has not made this call: it waits for {}", peers_.name_of(first),
+                                    peers_.name_of(last)));
     return accuse(held_up,
                   fmt::format(", waiting in another call, has not made this one; its last was call {}",
                               last_call_of(held_up.front())));
@@ -246,6 +265,9 @@ std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call
   const std::string name = peers_.name_of(blamed);
   if (call.kind == WaitingCall::Kind::collective)
     return fail(blamed, fmt::format("all ranks answer and take part, waiting for {}", name));
+  if (const int last = end_of_chain(inquiry, blamed); last != blamed)
+    return fail(last,
+                fmt::format("{} has not met this message: it waits for {}", name, peers_.name_of(last)));
   return fail(blamed,
               fmt::format("{} answers but has not met this message{}", name, unmatched_message(call)));
 }

@@ -120,6 +120,7 @@ class FailureDetector {
   bool is_done_here(int peer) const;
   bool is_moving(const Inquiry& inquiry, int peer) const;
   std::string unmatched_message(const WaitingCall& call) const;
+  int end_of_chain(const Inquiry& inquiry, int first) const;
 
   const int rank_;
   const int size_;

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "multiprocess/processes.hpp"
@@ -159,6 +160,34 @@ TEST_P(Faults, AStoppedRankIsNamedAtTheDeadline) {
     const RankEnd victim = processes.collect_one(kVictim, 10s);
     EXPECT_EQ(victim.code, 1) << victim.error;
     EXPECT_NE(victim.error.find("rank 2 does not answer"), std::string::npos) << victim.error;
+  }
+}
+
+// Each rank waits for the next one, and the last one makes no call. The deadlines pass in any order.
+TEST_P(Faults, ARankThatWaitsIsNotBlamedForTheOneItWaitsFor) {
+  constexpr int kRounds = 5;
+  for (const int hung : {2, 3}) {
+    std::vector<std::unique_ptr<Processes>> rounds;
+    for (int round = 0; round < kRounds; ++round) {
+      for (const bool sends : {false, true}) {
+        const ProcessOptions options{.size = hung + 1, .transports = GetParam(), .timeout = 2s};
+        rounds.push_back(std::make_unique<Processes>(options, [&](Communicator& c) {
+          std::vector<float> data(1 << 20);
+          c.barrier();
+          std::this_thread::sleep_for(100ms * ((c.rank() + round) % 3));
+          if (c.rank() == hung) std::this_thread::sleep_for(6s);
+          if (sends && c.rank() < hung) c.send(data, c.rank() + 1);
+          if (!sends && c.rank() < hung) c.recv(data, c.rank() + 1);
+          c.barrier();
+        }));
+      }
+    }
+    for (const auto& processes : rounds) {
+      for (const RankEnd& end : processes->collect(20s)) {
+        EXPECT_NE(end.error.find("TimeoutError: no progress for 2 s"), std::string::npos) << end.error;
+        EXPECT_EQ(end.blamed, hung) << end.error;
+      }
+    }
   }
 }
 

@@ -71,7 +71,8 @@ class FailureDetectorTest : public testing::Test {
     return {this, kind, in_shared_memory, {1, 0, kCall, {}}, ranks, awaited, last_progress};
   }
   /// The peer lives and says that its last call was this one, and that it waits in another call for so long.
-  void answer(int peer, std::uint64_t last_call, std::chrono::milliseconds waits = 0ms) {
+  void answer(int peer, std::uint64_t last_call, std::chrono::milliseconds waits = 0ms,
+              const std::vector<int>& waits_for = {}) {
     peers.signs[static_cast<std::size_t>(peer)].read += 100;
     engine::Pong pong;
     pong.context = 1;
@@ -79,6 +80,7 @@ class FailureDetectorTest : public testing::Test {
     pong.last_sequence = last_call;
     pong.last_collective = static_cast<std::uint32_t>(schedule::Collective::all_reduce);
     pong.waits_ms = static_cast<std::uint32_t>(waits.count());
+    std::ranges::copy(waits_for, pong.waits_for.begin());
     detector.on_pong(peer, pong, now);
   }
   auto both_answer(std::uint64_t last_call_of_1) {
@@ -234,6 +236,33 @@ TEST_F(FailureDetectorTest, ARankThatWaitsItselfIsBlamedAfterItsOwnDeadline) {
       failure->reason,
       "no progress for 30 s: rank 1, waiting in another call, has not made this one; its last was call 5");
   EXPECT_GE(now - last_progress, kTimeout + 10s);
+}
+
+TEST_F(FailureDetectorTest, TheLastOfAChainIsBlamed) {
+  const auto chain = [&](const std::vector<int>& of_1, const std::vector<int>& of_2) {
+    detector.forget(this);
+    last_progress = now;
+    return play(2 * kTimeout,
+                [&, of_1, of_2] {
+                  const auto waits =
+                      std::chrono::duration_cast<std::chrono::milliseconds>(now - last_progress);
+                  answer(1, 5, waits, of_1);
+                  answer(2, kCall, of_2.empty() ? 0ms : waits, of_2);
+                })
+        .value();
+  };
+  EXPECT_EQ(chain({0, 2}, {}).blamed, 2);
+  EXPECT_EQ(chain({0, 2}, {}).reason,
+            "no progress for 30 s: rank 1 has not made this call: it waits for rank 2");
+  EXPECT_EQ(chain({2}, {1}).blamed, 1) << "both wait, for each other";
+  kind = engine::WaitingCall::Kind::receive;
+  EXPECT_EQ(chain({0, 2}, {}).blamed, 2);
+  EXPECT_EQ(chain({2}, {}).reason,
+            "no progress for 30 s: rank 1 has not met this message: it waits for rank 2");
+  EXPECT_EQ(chain({}, {}).blamed, 1);
+  EXPECT_EQ(chain({0}, {}).blamed, 1) << "it waits for this rank";
+  EXPECT_EQ(chain({2}, {1}).blamed, 1);
+  EXPECT_EQ(chain({-7, 1000}, {}).blamed, 1) << "a peer that says nonsense";
 }
 
 TEST_F(FailureDetectorTest, DataThatMovesSlowlyIsProgress) {
