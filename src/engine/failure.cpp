@@ -14,7 +14,7 @@ namespace kolo::engine {
 namespace {
 
 constexpr std::size_t kMostShown = 8;  // ranks of a communicator
-constexpr int kPollsForCause = 16;     // reads of a link, each of which may end at an early message
+constexpr std::uint64_t kMostBytesForCause = 64 << 20;  // more than what the buffers of a connection hold
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
 
 bool is_message(const OperationSpec& spec) {
@@ -108,11 +108,7 @@ void Engine::propagate_failure() {
   if (!pending_failure_ || failure_) return;
   if (!pending_is_remote_) {
     // A peer that found the true cause first has sent it before it closed its own connection.
-    for (const auto& peer : peers_.all()) {
-      for (int polls = 0; polls < kPollsForCause && !peer->has_ended && peers_.progress(*peer, true);
-           ++polls) {
-      }
-    }
+    for (const auto& peer : peers_.all()) peers_.read_all(*peer, kMostBytesForCause);
   }
   failure_ = pending_failure_;
   Failure told = *pending_failure_;

@@ -232,6 +232,14 @@ bool Peers::woken(std::uint32_t number) {
   return moved;
 }
 
+/// Each turn may end at an early message. And a read after a short one asks the system only if the endpoint
+/// was drained before.
+void Peers::read_all(const Peer& peer, std::uint64_t most) {
+  const std::uint64_t before = peer.link.bytes_read();
+  while (woken(static_cast<std::uint32_t>(peer.link.peer())) && peer.link.bytes_read() - before < most) {
+  }
+}
+
 bool Peers::shares_core(int core) {
   if (segment_ == nullptr) return false;
   const auto place = static_cast<std::uint32_t>(core + 1);

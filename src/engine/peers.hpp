@@ -106,6 +106,8 @@ class Peers final : public MonitoredPeers {
   std::span<const std::uint32_t> wait(int timeout_ms) { return event_set_.wait(timeout_ms); }
   void wake() { event_set_.wake(); }
   bool woken(std::uint32_t number);
+  /// Reads all that has come from the peer, or `most` bytes and a little more.
+  void read_all(const Peer& peer, std::uint64_t most);
   /// Publishes the core of this thread. Whether a lower rank of this host was on the same core, too.
   bool shares_core(int core);
   /// No byte goes to the peer, or comes from it, any more.
