@@ -21,8 +21,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
       groups_(rank, peers_, *this),
       driver_(*this, {options_.spin, options_.ranks_a_core, !peers_.has_descriptors()}),
       schedules_(rank, is_timed_, peers_, memory_, *this),
-      shared_memory_(options_.ranks_a_core, groups_, driver_, peers_, *this),
-      last_check_(Clock::now()) {
+      shared_memory_(options_.ranks_a_core, groups_, driver_, peers_, *this) {
   driver_.start();
 }
 
@@ -75,7 +74,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   const bool is_alone = active_.empty() && driver_.is_free() && !pending_failure_;
   if (waits_now && is_alone && !is_timed_ && executor.try_immediate(spec)) return nullptr;
   auto operation = acquire(spec, !waits_now || is_timed_);
-  active_.push_back(operation);
+  active_.add(operation);
   ++spec.group->operations;
   if (spec.team() == nullptr) links_quiet_since_ = {};
   try {
@@ -131,14 +130,12 @@ void Engine::forget(Operation& operation, const Completion& completion) {
 }
 
 void Engine::on_finished(Operation& operation) {
-  const auto it =
-      std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &operation; });
-  if (it != active_.end()) release(static_cast<std::size_t>(it - active_.begin()));
+  release(operation);
 }
 
-void Engine::release(std::size_t active_index) {
-  auto operation = std::move(active_[active_index]);
-  active_.erase(active_index);
+void Engine::release(Operation& ended) {
+  auto operation = active_.take(ended);
+  if (operation == nullptr) return;
   --operation->spec().group->operations;
   detector_.forget(operation.get());
   observe_end(*operation);
@@ -173,9 +170,9 @@ void Engine::close(Group& group) {
 }
 
 Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {
-  for (const auto& operation : active_) {
-    if (operation->spec().group->context == context && operation->spec().sequence == sequence)
-      return operation.get();
+  for (Operation& operation : active_) {
+    if (operation.spec().group->context == context && operation.spec().sequence == sequence)
+      return &operation;
   }
   return nullptr;
 }
@@ -210,16 +207,12 @@ void Engine::on_mismatch(transport::Link& from, const transport::Tag& tag, const
 void Engine::on_unexpected(transport::Link& from, const transport::Tag& tag,
                            const transport::Signature& theirs) {
   peers_.note_unexpected();
-  if (const Operation* operation = find(tag.context, tag.sequence)) {
-    // Point-to-point messages are numbered for each pair and direction: this operation may belong to another
-    // pair.
-    const OperationSpec& spec = operation->spec();
-    if (spec.call > 0 && !(theirs == spec.signature)) on_mismatch(from, tag, spec.signature, theirs);
-    return;
-  }
   const Group* group = groups_.find(tag.context);
   if (group == nullptr || tag.sequence > group->last_sequence) return;  // an early message, or point to point
-  on_mismatch(from, tag, group->remembered(tag.sequence), theirs);
+  const Operation* operation = find(tag.context, tag.sequence);
+  const transport::Signature& mine =
+      operation != nullptr ? operation->spec().signature : group->remembered(tag.sequence);
+  if (operation == nullptr || !(theirs == mine)) on_mismatch(from, tag, mine, theirs);
 }
 
 void Engine::on_control(transport::Link& from, std::uint32_t kind, std::span<const std::byte> payload) {

@@ -13,7 +13,7 @@
 
 #include "base/deadline.hpp"
 #include "base/home_process.hpp"
-#include "base/ring_queue.hpp"
+#include "engine/active_operations.hpp"
 #include "engine/completion.hpp"
 #include "engine/control.hpp"
 #include "engine/driver.hpp"
@@ -118,7 +118,7 @@ class Engine final : private Driven,
     return schedules_;
   }
   std::shared_ptr<Operation> acquire(const OperationSpec& spec, bool is_timed);
-  void release(std::size_t active_index);
+  void release(Operation& operation);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void on_mismatch(transport::Link& link, const transport::Tag& tag, const transport::Signature& mine,
                    const transport::Signature& theirs) override;
@@ -186,7 +186,7 @@ class Engine final : private Driven,
   Driver driver_;
   ScheduleExecutor schedules_;
   SharedMemoryExecutor shared_memory_;
-  RingQueue<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
+  ActiveOperations active_;
   // Freed when there is no memory, since reporting that allocates.
   static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);
@@ -195,7 +195,7 @@ class Engine final : private Driven,
   /// When all links were polled and had nothing to write; since then only calls in shared memory have
   /// started. Zero if that is not so.
   Clock::time_point links_quiet_since_{};
-  Clock::time_point last_check_;
+  Clock::time_point next_check_{};
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain
   std::optional<Failure> failure_;

@@ -28,12 +28,11 @@ void Executor::retire(std::shared_ptr<Operation> operation) {
 void Executor::check_unexpected_messages(const OperationSpec& spec) {
   if (!peers_.may_hold_unexpected()) return;
   for (const int peer : spec.ranks()) {
-    peers_[peer].link.for_each_unexpected([&](const transport::Tag& tag, const transport::Signature& theirs) {
-      if (tag.context == spec.group->context && tag.sequence == spec.sequence &&
-          !(theirs == spec.signature)) {
-        listener_.on_disagreement(tag.sequence, spec.signature, peer, theirs);
-      }
-    });
+    peers_[peer].link.for_each_unexpected_of(
+        spec.group->context, spec.sequence, [&](const transport::Tag&, const transport::Signature& theirs) {
+          if (!(theirs == spec.signature))
+            listener_.on_disagreement(spec.sequence, spec.signature, peer, theirs);
+        });
   }
 }
 

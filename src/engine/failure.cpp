@@ -1,5 +1,7 @@
 // Failures: lost peers, missed deadlines, and which rank is to blame.
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,9 +15,10 @@
 namespace kolo::engine {
 namespace {
 
-constexpr std::size_t kMostShown = 8;  // ranks of a communicator
+constexpr std::size_t kMostShown = 8;                   // ranks of a communicator
 constexpr std::uint64_t kMostBytesForCause = 64 << 20;  // more than what the buffers of a connection hold
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
+constexpr int kRestAfterCheck = 9;  // times as long as the check has taken
 
 bool is_message(const OperationSpec& spec) {
   return spec.collective == schedule::Collective::send_recv;
@@ -124,10 +127,10 @@ void Engine::propagate_failure() {
   shared_memory_.abandon();
   log().info("rank {}: {}", rank_, failure_->reason);
   while (!active_.empty()) {
-    Operation& operation = *active_.back();
+    Operation& operation = active_.newest();
     operation.start_clock();
     operation.end(status_for(operation, *failure_), Clock::now());
-    release(active_.size() - 1);
+    release(operation);
   }
   detector_.forget_all();
   driver_.notify_waiting();
@@ -194,19 +197,29 @@ void Engine::check_peers() {
 
 void Engine::check_deadlines() {
   const auto now = Clock::now();
-  if (now - last_check_ < kCheckEvery || failure_) return;
-  last_check_ = now;
+  if (now < next_check_ || failure_) return;
   check_peers();
   peers_.read_unfinished();
-  for (const auto& operation : active_) {
-    if (operation->is_behind()) operation->touch(now);
-    const auto idle = now - operation->last_progress();
+  // The oldest operation that waits for a rank speaks for all: 100,000 would ask too much of the rank.
+  std::set<std::tuple<const Group*, WaitingCall::Kind, int>> asked;
+  for (Operation& operation : active_) {
+    if (operation.is_behind()) operation.touch(now);
+    const auto idle = now - operation.last_progress();
     if (idle < detector_.patience()) continue;
-    const WaitingCall call = waiting_call(*operation);
+    const WaitingCall call = waiting_call(operation);
+    const auto is_asked = [&](int peer) {
+      return !asked.emplace(operation.spec().group, call.kind, peer).second;
+    };
+    if (std::ranges::all_of(call.awaited, is_asked) && !call.awaited.empty()) continue;
     if (auto failure = detector_.check(call, now)) return record_failure(std::move(*failure));
     if (const std::string missing = detector_.missing_ranks(call, now); !missing.empty())
-      log().warn("{}: waiting {:.0f} s for {}", call_of(*operation), to_seconds(idle), missing);
+      log().warn("{}: waiting {:.0f} s for {}", call_of(operation), to_seconds(idle), missing);
   }
+  const auto end = Clock::now();
+  const std::chrono::nanoseconds longest =
+      std::max<std::chrono::nanoseconds>(kCheckEvery, detector_.patience() / 2);
+  next_check_ =
+      end + std::clamp<std::chrono::nanoseconds>(kRestAfterCheck * (end - now), kCheckEvery, longest);
 }
 
 WaitingCall Engine::waiting_call(Operation& operation) const {
@@ -246,14 +259,14 @@ void Engine::send_pong(transport::Link& from, const Ping& ping) {
   const auto now = Clock::now();
   const auto end = pong.waits_for.end();
   auto next = pong.waits_for.begin();
-  for (const auto& operation : active_) {
-    const OperationSpec& spec = operation->spec();
-    if (operation.get() == in_flight && !is_message(spec)) continue;
-    const auto idle = std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->last_progress());
+  for (Operation& operation : active_) {
+    const OperationSpec& spec = operation.spec();
+    if (&operation == in_flight && !is_message(spec)) continue;
+    const auto idle = std::chrono::duration_cast<std::chrono::milliseconds>(now - operation.last_progress());
     pong.waits_ms =
         std::max(pong.waits_ms, static_cast<std::uint32_t>(std::max<std::int64_t>(idle.count(), 0)));
-    if (next == end || idle < options_.timeout / 2 || operation->is_unmatched()) continue;
-    for (const int rank : operation->waiting_for()) {
+    if (next == end || idle < options_.timeout / 2 || operation.is_unmatched()) continue;
+    for (const int rank : operation.waiting_for()) {
       const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
       if (next != end && std::find(pong.waits_for.begin(), next, peer) == next) *next++ = peer;
     }

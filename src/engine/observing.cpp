@@ -60,11 +60,11 @@ std::vector<int> Engine::awaited_peers() const {
   if (options_.observers.empty()) return {};
   std::vector<int> of_collectives;
   std::vector<int> of_messages;
-  for (const auto& operation : active_) {
-    const OperationSpec& spec = operation->spec();
-    if (!spec.counts || operation->is_behind()) continue;
+  for (const Operation& operation : active_) {
+    const OperationSpec& spec = operation.spec();
+    if (!spec.counts || operation.is_behind()) continue;
     auto& list = spec.call > 0 ? of_collectives : of_messages;
-    for (const int rank : operation->waiting_for()) {
+    for (const int rank : operation.waiting_for()) {
       const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
       if (peer != rank_ && std::ranges::find(list, peer) == list.end()) list.push_back(peer);
     }

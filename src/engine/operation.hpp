@@ -19,6 +19,7 @@
 
 namespace kolo::engine {
 
+class ActiveOperations;
 class Engine;
 
 /// What calls of the same shape have in common. Lives as long as an operation that was made from it.
@@ -120,8 +121,13 @@ class Operation {
   int source_ = kNoSource;  ///< spec_.source, and the rank whose message a receive from any rank has matched
 
  private:
+  friend ActiveOperations;
+
   const HomeProcess home_;
   std::weak_ptr<Engine> owner_;
+  std::shared_ptr<Operation> active_;  ///< this operation, while ActiveOperations has it
+  Operation* older_ = nullptr;         ///< its neighbours there
+  Operation* newer_ = nullptr;
   bool is_timed_ = false;
   Clock::time_point started_;
   Clock::time_point last_progress_;

@@ -33,7 +33,7 @@ void Engine::tick() {
 }
 
 std::optional<Clock::time_point> Engine::oldest_start() const {
-  return active_.empty() ? std::nullopt : std::optional(active_.front()->started());
+  return active_.empty() ? std::nullopt : std::optional(active_.oldest().started());
 }
 
 bool Engine::prepare_to_sleep() {

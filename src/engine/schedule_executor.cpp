@@ -38,7 +38,6 @@ std::vector<int> ScheduleExecutor::other_ranks(const std::vector<int>& ranks) co
 
 /// Begins with another rank each time, so that no sender is always served last.
 void ScheduleExecutor::find_sender(ScheduleOperation& operation) {
-  unmatched_.push_back(&operation);
   const std::size_t ranks = operation.spec().ranks().size();
   for (std::size_t i = 0; i < ranks; ++i) {
     const std::size_t source = (next_source_ + i) % ranks;
@@ -46,6 +45,7 @@ void ScheduleExecutor::find_sender(ScheduleOperation& operation) {
     next_source_ = source + 1;
     return;
   }
+  unmatched_.push_back(&operation);
 }
 
 /// Gives the receive the next message from `source`, if that has come. A shorter message that has overtaken
@@ -59,20 +59,17 @@ bool ScheduleExecutor::match(ScheduleOperation& operation, int source) {
   const std::uint64_t sequence = MessageNumber{tag, index}.sequence();
   if (!link(peer).has_unexpected({spec.group->context, 0, sequence})) return false;
   ++index;
-  std::erase(unmatched_, &operation);
   operation.match(source, sequence);
   return true;
 }
 
 /// Matches the receives from any rank with the messages that have come.
 void ScheduleExecutor::on_arrived(int peer) {
-  for (std::size_t i = 0; i < unmatched_.size();) {
-    const auto& ranks = unmatched_[i]->spec().ranks();
+  std::erase_if(unmatched_, [&](ScheduleOperation* operation) {
+    const auto& ranks = operation->spec().ranks();
     const auto place = std::ranges::find(ranks, peer);
-    const bool is_matched =
-        place != ranks.end() && match(*unmatched_[i], static_cast<int>(place - ranks.begin()));
-    if (!is_matched) ++i;
-  }
+    return place != ranks.end() && match(*operation, static_cast<int>(place - ranks.begin()));
+  });
 }
 
 std::optional<Failure> ScheduleExecutor::find_unmatchable() const {

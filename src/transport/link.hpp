@@ -111,6 +111,12 @@ class Link {
   void for_each_unexpected(Function function) const {
     unexpected_.for_each([&](const Tag& tag, const Unexpected& u) { function(tag, u.header.signature); });
   }
+  /// The same for those of one operation.
+  template <typename Function>
+  void for_each_unexpected_of(std::uint32_t context, std::uint64_t sequence, Function function) const {
+    unexpected_.for_each_of(context, sequence,
+                            [&](const Tag& tag, const Unexpected& u) { function(tag, u.header.signature); });
+  }
 
   /// Forgets all requests and revokes the memory that was offered to the peer. After this returns, the Link
   /// neither reads nor writes the requests' memory. A frame that is half written goes out whole, from a copy,
@@ -139,7 +145,7 @@ class Link {
     Payload memory;          // of `header.bytes` bytes; null for an offer
     std::uint64_t come = 0;  // bytes in `memory`
   };
-  static_assert(sizeof(std::pair<Tag, Unexpected>) <= Credit::kOverhead);
+  static_assert(TagTable<Unexpected>::kEntryBytes <= Credit::kOverhead);
   /// The eager message that is arriving. Its bytes go to `request`, to the last entry of `unexpected_` or, if
   /// the message was dropped, nowhere.
   struct Arrival {

@@ -1,7 +1,6 @@
 // The processor time of ranks that wait for a late rank.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <cstdio>
 #include <thread>
@@ -12,17 +11,6 @@ namespace kolo::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-double seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-}
-
-/// Processor time of all threads of this process so far.
-double processor_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 /// One number from each rank.
 class Figures {

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,6 +76,15 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
 }
 
 }  // namespace
+
+double processor_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
 
 Processes::Processes(const ProcessOptions& options, const std::function<void(Communicator&)>& body) {
   std::string name = (std::filesystem::temp_directory_path() / "kolo-test-XXXXXX").string();

@@ -27,6 +27,9 @@ struct ProcessOptions {
   std::function<std::shared_ptr<Store>(int rank, std::shared_ptr<Store> file)> meet_in = {};
 };
 
+/// Processor time of all threads of this process so far.
+double processor_seconds();
+
 /// How one rank ended.
 struct RankEnd {
   bool exited = false;
