@@ -27,6 +27,7 @@ struct Call {
   Reduction reduction = ReduceOp::sum;
   CallOptions options;
   bool one_buffer = false;  ///< all_to_all in place
+  std::uint32_t split = 0;  ///< the number of the split() or subgroup() that makes this call; 0: none does
 
   // Found by check().
   std::uint64_t count = 0;  ///< elements, the same number on every rank

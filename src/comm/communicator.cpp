@@ -279,13 +279,8 @@ int Communicator::recv_any(Buffer data, int tag) {
 // numbers, generated from what they all know, until one is free on all of them. Slots are few: each rank
 // takes its first free slot, and repeats that until all ranks have taken the same one. The all_reduce shows
 // that all have taken it, and cleared it before.
-engine::Group* Communicator::State::reserve_group(Communicator& self) {
-  std::uint32_t ordinal;
-  {
-    const std::lock_guard lock(mutex);
-    ordinal = ++splits;
-  }
-  std::seed_seq seed{group->context, ordinal};
+engine::Group* Communicator::State::reserve_group(std::uint32_t split) {
+  std::seed_seq seed{group->context, split};
   std::mt19937 candidates(seed);
   std::uint32_t next_slot = 0;
   while (true) {
@@ -293,7 +288,10 @@ engine::Group* Communicator::State::reserve_group(Communicator& self) {
     engine::Group* const reserved = engine->reserve(candidate, next_slot);
     const std::uint32_t slot = reserved != nullptr ? reserved->slot : next_slot;
     std::uint32_t most[3] = {reserved != nullptr ? 0u : 1u, slot, ~slot};
-    self.all_reduce(Buffer(most, 3, DType::uint32), ReduceOp::max);
+    const Buffer data(most, 3, DType::uint32);
+    comm::Call call = make_reducing(schedule::Collective::all_reduce, data, data, ReduceOp::max, 0, {});
+    call.split = split;
+    start(std::move(call), true).wait();
     const auto [taken, highest, inverse_of_lowest] = most;
     if (taken == 0 && highest == ~inverse_of_lowest) return reserved;
     if (reserved != nullptr) engine->withdraw(*reserved);
@@ -319,13 +317,14 @@ std::string describe_list(std::span<const int> ranks) {
 
 /// Collective: throws an error that says what each rank has asked for. `lengths`: of the ranks' lists, -1 for
 /// split().
-[[noreturn]] void fail_as_different(Communicator& communicator, const std::vector<std::int64_t>& lengths,
+template <typename Gather>
+[[noreturn]] void fail_as_different(const Gather& gather, const std::vector<std::int64_t>& lengths,
                                     const std::vector<int>& mine) {
   std::vector<std::uint64_t> counts;
   for (const std::int64_t length : lengths)
     counts.push_back(static_cast<std::uint64_t>(std::max<std::int64_t>(length, 0)));
   std::vector<int> lists(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));
-  communicator.all_gather(ConstBuffer(mine), Buffer(lists), counts);
+  gather(ConstBuffer(mine), Buffer(lists), counts);
   // What is asked for, and by which ranks.
   std::map<std::pair<bool, std::vector<int>>, std::vector<std::size_t>> wishes;
   auto rest = std::span<const int>(lists);
@@ -349,7 +348,18 @@ Communicator Communicator::split(int color, int key) {
 }
 
 Communicator Communicator::divide(int color, int key, const std::vector<int>* listed) {
+  comm::refuse_inside_reduction(listed == nullptr ? "split" : "subgroup");
   State& parent = state();
+  std::uint32_t number;
+  {
+    const std::lock_guard lock(parent.mutex);
+    number = ++parent.splits;
+  }
+  const auto gather = [&](ConstBuffer in, Buffer out, Counts counts) {
+    comm::Call call = make_call(schedule::Collective::all_gather, in, out, {});
+    call.split = number;
+    parent.start(std::move(call), true, counts).wait();
+  };
   struct Wish {
     std::int64_t color;
     std::int64_t key;
@@ -360,17 +370,17 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
                   listed == nullptr ? 0 : hash_of(*listed)};
   std::vector<Wish> all(static_cast<std::size_t>(parent.size));
   constexpr std::uint64_t kWords = sizeof(Wish) / sizeof(std::int64_t);
-  all_gather(ConstBuffer(&mine, kWords, DType::int64), Buffer(all.data(), kWords * all.size(), DType::int64));
+  gather(ConstBuffer(&mine, kWords, DType::int64), Buffer(all.data(), kWords * all.size(), DType::int64), {});
   const auto is_other = [&](const Wish& wish) {
     return wish.listed_ranks != mine.listed_ranks || wish.list_hash != mine.list_hash;
   };
   if (std::ranges::any_of(all, is_other)) {
     std::vector<std::int64_t> lengths;
     for (const Wish& wish : all) lengths.push_back(wish.listed_ranks);
-    fail_as_different(*this, lengths, listed == nullptr ? std::vector<int>() : *listed);
+    fail_as_different(gather, lengths, listed == nullptr ? std::vector<int>() : *listed);
   }
   // Groups of different colors share the numbers: they have no rank in common.
-  engine::Group* const reserved = parent.reserve_group(*this);
+  engine::Group* const reserved = parent.reserve_group(number);
   if (color < 0) {
     parent.engine->withdraw(*reserved);
     return {};

@@ -77,6 +77,8 @@ std::string comm::describe(const transport::Signature& signature) {
   if (collective == schedule::Collective::send_recv) {
     return fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
   }
+  if (!schedule::has_root(collective) && signature.root != 0)
+    return fmt::format("split() or subgroup() number {}", signature.root);
   const auto all = algorithms::algorithms();
   std::string text(schedule::name_of(collective));
   const std::string label = Labels::instance().text_of(signature.details);
@@ -255,7 +257,8 @@ Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, 
   spec.signature.reduction = schedule::is_reducing(call.collective)
                                  ? reduction_and_wire(call.reduction.op(), wire)
                                  : std::uint8_t{0};
-  spec.signature.root = schedule::has_root(call.collective) ? call.root : 0;
+  spec.signature.root =
+      schedule::has_root(call.collective) ? call.root : static_cast<std::int32_t>(call.split);
   spec.signature.count = call.count;
 
   return begin([&] {

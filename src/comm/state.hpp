@@ -57,8 +57,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::shared_ptr<State> shrink();
 
   /// Collective: reserves a group with a number that no member of this communicator uses, and with a slot
-  /// that none uses.
-  engine::Group* reserve_group(Communicator& self);
+  /// that none uses. `split`: see comm::Call.
+  engine::Group* reserve_group(std::uint32_t split);
   /// Switches on calls in shared memory, if the ranks share it.
   void share_memory();
   /// The engine's link of each rank.

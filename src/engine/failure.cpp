@@ -24,9 +24,8 @@ bool is_message(const OperationSpec& spec) {
   return spec.collective == schedule::Collective::send_recv;
 }
 
-/// The call's name in the public API.
-std::string_view name_of_call(const OperationSpec& spec) {
-  if (!is_message(spec)) return schedule::name_of(spec.collective);
+/// "send" or "recv".
+std::string_view name_of_message(const OperationSpec& spec) {
   return spec.prepared->plan->steps.front().kind == schedule::StepKind::send ? "send" : "recv";
 }
 
@@ -140,7 +139,7 @@ std::string Engine::call_of(const Operation& operation) const {
   const OperationSpec& spec = operation.spec();
   std::string text = options_.describe(spec.signature);
   if (const auto message = MessageNumber::from_sequence(spec.sequence)) {
-    const std::string_view name = name_of_call(spec);
+    const std::string_view name = name_of_message(spec);
     const int source = operation.source();
     const std::string peer =
         operation.is_unmatched()
@@ -169,7 +168,12 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
   const auto blamed = std::find(ranks.begin(), ranks.end(), failure.blamed);
   ErrorContext context;
   context.peer = blamed == ranks.end() ? -1 : static_cast<int>(blamed - ranks.begin());
-  context.collective = name_of_call(operation.spec());
+  if (is_message(operation.spec())) {
+    context.collective = name_of_message(operation.spec());
+  } else {  // "all_reduce(sum of ..." and "split() ..." begin with the call's name
+    const std::string text = options_.describe(operation.spec().signature);
+    context.collective = text.substr(0, text.find_first_of("( "));
+  }
   context.sequence = operation.spec().call;
   context.step = operation.waiting_step();
   context.waited = Clock::now() - operation.started();
@@ -226,7 +230,7 @@ WaitingCall Engine::waiting_call(Operation& operation) const {
   using enum WaitingCall::Kind;
   const OperationSpec& spec = operation.spec();
   auto kind = collective;
-  if (is_message(spec)) kind = name_of_call(spec) == "send" ? send : receive;
+  if (is_message(spec)) kind = name_of_message(spec) == "send" ? send : receive;
   if (operation.is_unmatched()) kind = receive_from_any;
   WaitingCall call{&operation,
                    kind,

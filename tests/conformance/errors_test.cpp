@@ -180,7 +180,8 @@ TEST_P(ErrorsOver, AReductionThatCallsKoloEndsItsCallOnAllRanks) {
   const std::vector<std::pair<std::string, std::function<void(Communicator&)>>> calls = {
       {"barrier", [](Communicator& c) { c.barrier(); }},
       {"send", [](Communicator& c) { c.send(std::vector<int>{1}, c.rank()); }},
-      {"all_gather", [](Communicator& c) { c.split(0); }},
+      {"split", [](Communicator& c) { c.split(0); }},
+      {"subgroup", [](Communicator& c) { c.subgroup(std::vector<int>{0}); }},
       {"shrink", [](Communicator& c) { c.shrink(); }},
       {"counters", [](Communicator& c) { c.counters(); }},
       {"create", [](Communicator&) { Communicator::create(make_memory_store(), 0, 1); }}};
@@ -442,6 +443,35 @@ TEST_P(ErrorsOver, SubgroupsOfDifferentListsAreAMismatchOnAllRanks) {
                 "ranks 0, 1, 2 called subgroup({}), rank 3 called split()");
     require(c.subgroup(lists[1]).valid() == (c.rank() != 3), "unusable");
   });
+}
+
+// The calls inside split() are not the user's.
+TEST_P(ErrorsOver, SplitsAreNamedAsSuch) {
+  const auto split_or_barrier = [](Communicator& c) {
+    c.barrier();
+    c.split(0);
+    if (c.rank() == 1) c.barrier();
+    c.split(0);
+  };
+  expect_mismatch(GetParam(), 3, split_or_barrier,
+                  {"rank 1", "split() or subgroup() number 2", "called barrier"});
+  // Threads that split one communicator at once.
+  const Outcome outcome = run_ranks({.size = 2, .transport = GetParam()}, [&](Communicator& c) {
+    std::atomic<bool> over = false;
+    in_threads(2, [&](int) {
+      try {
+        for (int i = 0; i < 2000 && !over; ++i) c.split(0);
+      } catch (const Error& error) {
+        over = true;
+        require(error.context().collective == "split", error.context().collective);
+        throw;
+      }
+    });
+  });
+  for (const std::string& error : outcome.errors) {
+    EXPECT_EQ(error.find("all_"), std::string::npos) << error;
+    EXPECT_NE(error.find("split() or subgroup() number "), std::string::npos) << error;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Conformance, ErrorsOver, kTransports, kTransportNames);
