@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,8 +84,11 @@ void end_processes(std::vector<pid_t>& processes, std::chrono::milliseconds grac
 }
 
 std::string program_path() {
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
+  std::error_code hidden;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", hidden);
+  if (!hidden) return program.string();
+  // Without /proc: as the caller of exec(2) spelled it.
+  return std::filesystem::absolute(reinterpret_cast<const char*>(::getauxval(AT_EXECFN))).string();
 }
 
 std::optional<std::string> find_program(const std::string& name) {

@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"
 #include "launch/launcher.hpp"
+#include "net/random.hpp"
 #include "options.hpp"
 #include "text/json_lines.hpp"
+#include "transport/host.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -76,7 +79,7 @@ class Doctor {
   Examination examine() {
     meet();
     const auto patience = patience_for(present_.size());
-    store_->set(key("dials", me_), json(doctor::dial_all(*store_, present_, me_)).dump());
+    store_->set(key("dials", me_), json(doctor::dial_all(*store_, present_, me_, mark_->name())).dump());
     if (me_ == 0) {
       for (const int rank : present_) {
         const auto dials = collect(key("dials", rank), patience);
@@ -101,7 +104,9 @@ class Doctor {
 
   /// The ranks that come in time take part; rank 0 decides which ranks these are.
   void meet() {
-    store_->set(key("facts", me_), json(doctor::gather_facts(me_)).dump());
+    if (me_ == 0) store_->set("job", net::random_hex(12));
+    mark_.emplace(store_->get("job", 2 * meeting_time()), me_, seen_.size);
+    store_->set(key("facts", me_), json(doctor::gather_facts(me_, mark_->name())).dump());
     if (me_ == 0) {
       std::vector<std::string> all;
       for (int rank = 0; rank < seen_.size; ++rank) all.push_back(key("facts", rank));
@@ -166,6 +171,7 @@ class Doctor {
 
   std::shared_ptr<Store> store_;
   const int me_;
+  std::optional<transport::HostMark> mark_;
   std::vector<int> present_;
   Examination seen_;
 };

@@ -34,8 +34,9 @@ std::string outcome_of(const std::string& why) {
 /// One rank's side of one dial.
 class Side {
  public:
-  Side(Store& store, const std::string& name, int role) : store_(store), name_(name), role_(role) {
-    auto options = transport::make_transport_options(name, rendezvous::host_of(store));
+  Side(Store& store, const std::string& name, int role, const std::string& host)
+      : store_(store), name_(name), role_(role) {
+    auto options = transport::make_transport_options(name, rendezvous::host_of(store), host);
     auto made = options.ok() ? transport::make_tcp_transport(*options) : options.status();
     if (made.ok()) {
       transport_ = std::move(*made);
@@ -74,12 +75,12 @@ std::string name_of(int from, int to) {
   return fmt::format("dial {} to {}", from, to);
 }
 
-Dial dial_one(Store& store, int from, int to) {
+Dial dial_one(Store& store, int from, int to, const std::string& host) {
   Dial dial;
   dial.from = from;
   dial.to = to;
   try {
-    auto endpoint = Side(store, name_of(from, to), kDialler).connect();
+    auto endpoint = Side(store, name_of(from, to), kDialler, host).connect();
     dial.outcome = endpoint.ok() ? "ok" : outcome_of(endpoint.status().message());
     if (endpoint.ok()) {
       dial.card = card_of((*endpoint)->fd());
@@ -93,9 +94,9 @@ Dial dial_one(Store& store, int from, int to) {
   return dial;
 }
 
-void be_dialled(Store& store, int from, int to) {
+void be_dialled(Store& store, int from, int to, const std::string& host) {
   try {
-    [[maybe_unused]] const auto endpoint = Side(store, name_of(from, to), kListener).connect();
+    [[maybe_unused]] const auto endpoint = Side(store, name_of(from, to), kListener, host).connect();
   } catch (const Error&) {
     // The dialling rank reports the error.
   }
@@ -103,15 +104,16 @@ void be_dialled(Store& store, int from, int to) {
 
 }  // namespace
 
-std::vector<Dial> dial_all(Store& store, const std::vector<int>& ranks, int me) {
+std::vector<Dial> dial_all(Store& store, const std::vector<int>& ranks, int me, const std::string& place) {
   const std::size_t size = ranks.size();
   const auto mine = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), me) - ranks.begin());
   std::vector<Dial> dials;
   for (std::size_t shift = 1; shift < size; ++shift) {
     const int to = ranks[(mine + shift) % size];
     const int from = ranks[(mine + size - shift) % size];
-    auto listening = std::async(std::launch::async, [&store, from, me] { be_dialled(store, from, me); });
-    dials.push_back(dial_one(store, me, to));
+    auto listening =
+        std::async(std::launch::async, [&store, from, me, &place] { be_dialled(store, from, me, place); });
+    dials.push_back(dial_one(store, me, to, place));
     listening.wait();
   }
   return dials;

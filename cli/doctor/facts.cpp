@@ -17,7 +17,6 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <string_view>
 
 #include "base/config.hpp"
 #include "base/cores.hpp"
@@ -27,7 +26,6 @@
 #include "kolo/memory.hpp"
 #include "kolo/version.hpp"
 #include "net/hmac.hpp"
-#include "transport/host.hpp"
 
 namespace kolo::doctor {
 namespace {
@@ -95,12 +93,6 @@ std::string try_huge_pages() {
                      chosen_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
 }
 
-std::string hexadecimal(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text;
-}
-
 /// An address without its port. An IPv4-mapped IPv6 address becomes IPv4.
 struct Address {
   int family = AF_UNSPEC;
@@ -128,15 +120,15 @@ int mtu_of(int socket, const std::string& interface) {
 
 }  // namespace
 
-Facts gather_facts(int rank) {
+Facts gather_facts(int rank, const std::string& place) {
   Facts facts;
   facts.rank = rank;
+  facts.place = place;
   char name[256] = "";
   facts.host = ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
-  facts.place = transport::this_host().boot + "/" + transport::this_host().net_namespace;
   facts.version = version();
   if (!job_key().empty()) {
-    facts.key = hexadecimal(net::hmac(job_key(), "kolo doctor's fingerprint")).substr(0, 16);
+    facts.key = net::hmac_digits(job_key(), "kolo doctor's fingerprint").substr(0, 16);
   }
   facts.interface = config().interface;
   facts.cores = to_text(usable_cores());

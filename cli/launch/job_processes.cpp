@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -46,6 +47,21 @@ std::vector<pid_t> find_processes(const std::string& mark, pid_t parent) {
     const std::string folder = std::string("/proc/") + entry->d_name;
     const bool is_marked = read_file(folder + "/environ").find(mark) != std::string::npos;
     if (is_marked || (parent != 0 && living_child(folder, parent))) found.push_back(pid);
+  }
+  return found;
+}
+
+/// The living children of this process, by trying all process ids since `first`: for systems without /proc.
+std::vector<pid_t> find_children(pid_t first) {
+  constexpr pid_t kMostProcesses = 1 << 22;  // of Linux
+  const pid_t last = ::fork();
+  if (last == 0) ::_exit(0);
+  if (last > 0) ::waitpid(last, nullptr, 0);
+  std::vector<pid_t> found;
+  for (pid_t pid = last < first ? 1 : first; pid <= (last < first ? kMostProcesses : last); ++pid) {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0)
+      found.push_back(pid);
   }
   return found;
 }
@@ -103,7 +119,8 @@ JobProcesses::~JobProcesses() {
 }
 
 std::vector<pid_t> JobProcesses::living() const {
-  std::vector<pid_t> found = find_processes(mark_, ::getpid());
+  const bool has_proc = ::access("/proc/self/stat", F_OK) == 0;
+  std::vector<pid_t> found = has_proc ? find_processes(mark_, ::getpid()) : find_children(watchdog_);
   std::erase(found, watchdog_);
   return found;
 }

@@ -22,7 +22,8 @@ class JobProcesses {
 
   /// The value of kolo_run in the environment of the ranks, and so of all processes that they start.
   const std::string& marks() const { return marks_; }
-  /// The living processes that have the mark in their environment or this process as their parent.
+  /// The living processes that have the mark in their environment (without /proc this cannot be seen) or this
+  /// process as their parent.
   std::vector<pid_t> living() const;
 
  private:

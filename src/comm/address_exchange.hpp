@@ -33,6 +33,7 @@ class AddressExchange {
   /// rank's reason.
   void attempt(const std::function<void()>& meet);
 
+  int size() const { return size_; }
   std::chrono::nanoseconds left() const { return deadline_.left(); }
 
  private:

@@ -3,11 +3,14 @@
 
 #include "comm/address_exchange.hpp"
 #include "comm/state.hpp"
+#include "transport/host.hpp"
 
 namespace kolo::comm {
 
 Wireup connect(AddressExchange& address_exchange, int rank, Terms& terms) {
   terms.job = address_exchange.job();
+  const transport::HostMark mark(terms.job, rank, address_exchange.size());
+  terms.host = mark.name();
   Offer offer = make_offer(rank, terms);
   const auto offers = address_exchange.offers(offer.text);
   // If the last rank has come just before the deadline, all ranks still have time to connect.

@@ -32,17 +32,15 @@ struct Offered {
 
 /// What a rank publishes of itself.
 struct Published {
-  std::string host;       ///< MACHINE/NETWORK, equal for ranks that share memory and a network namespace
+  std::string host;       ///< Terms::host
+  std::string machine;    ///< equal also for ranks in containers with networks of their own
   std::string host_name;  ///< for logs and tuning tables
   Cores cores;            ///< that the rank may use
   std::vector<Offered> transports;
-
-  /// Equal also for ranks in containers with networks of their own.
-  std::string_view machine() const { return std::string_view(host).substr(0, host.rfind('/')); }
 };
 
 std::string encode(const Published& mine) {
-  std::string text = mine.host + ' ' + mine.host_name + ' ' + to_text(mine.cores) + '\n';
+  std::string text = mine.host + ' ' + mine.machine + ' ' + mine.host_name + ' ' + to_text(mine.cores) + '\n';
   for (const Offered& offer : mine.transports) text += offer.name + ' ' + offer.address + '\n';
   return text;
 }
@@ -53,7 +51,7 @@ Published decode(const std::string& text) {
   std::string line;
   std::getline(lines, line);
   std::string cores;
-  std::istringstream(line) >> published.host >> published.host_name >> cores;
+  std::istringstream(line) >> published.host >> published.machine >> published.host_name >> cores;
   published.cores = parse_cores(cores);
   while (std::getline(lines, line)) {
     const auto space = line.find(' ');
@@ -141,7 +139,7 @@ const Offered* choose(const transport::Transport& transport, const std::vector<O
 std::vector<Cores> cores_beside(std::size_t rank, const std::vector<Published>& all) {
   std::vector<Cores> beside;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
-    if (peer != rank && all[peer].machine() == all[rank].machine()) beside.push_back(all[peer].cores);
+    if (peer != rank && all[peer].machine == all[rank].machine) beside.push_back(all[peer].cores);
   }
   return beside;
 }
@@ -178,7 +176,8 @@ std::chrono::nanoseconds Terms::timeout() const {
 
 Offer make_offer(int rank, const Terms& terms) {
   const auto allowed = allowed_transports(terms.options).value_or_throw();
-  auto transport_options = transport::make_transport_options(terms.job, terms.store_host).value_or_throw();
+  auto transport_options =
+      transport::make_transport_options(terms.job, terms.store_host, terms.host).value_or_throw();
   transport_options.segment_bytes = sizeof(engine::shared_memory::Segment);
 
   Offer offer;
@@ -200,8 +199,9 @@ Offer make_offer(int rank, const Terms& terms) {
     mine.transports.push_back({name, (*made)->address()});
     offer.transports[name] = std::move(made).value();
   }
-  const transport::Host& host = transport::this_host();
-  mine.host = host.boot + "/" + host.net_namespace;
+  mine.host = terms.host;
+  mine.machine = transport::boot_id();
+  if (mine.machine.empty()) mine.machine = terms.host;
   mine.host_name = name_of_host(offer.transports);
   mine.cores = usable_cores();
   offer.text = encode(mine);

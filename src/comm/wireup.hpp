@@ -32,6 +32,7 @@ struct Terms {
   std::string job;         ///< the same on all ranks of a group, different between groups
   std::string store_host;  ///< the name or address by which all ranks know the store's host; may be empty
   Options options;
+  std::string host = {};  ///< HostMark::name(), proved when the first of these groups met
 
   std::chrono::nanoseconds timeout() const;
 };

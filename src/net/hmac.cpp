@@ -6,6 +6,8 @@
 
 #include <new>
 
+#include <fmt/format.h>
+
 #include "net/openssl.hpp"
 
 namespace kolo::net {
@@ -21,6 +23,12 @@ std::string hmac(std::string_view key, std::string_view text) {
     throw std::bad_alloc();  // out of memory is the only failure; a MAC of zeros must never be compared
   }
   return digest;
+}
+
+std::string hmac_digits(std::string_view key, std::string_view text) {
+  std::string digits;
+  for (const char byte : hmac(key, text)) digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return digits;
 }
 
 bool same_secret(std::string_view one, std::string_view other) {

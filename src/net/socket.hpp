@@ -1,6 +1,9 @@
 // Sockets: options, listening, connecting, and transfers that end at a deadline.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +22,10 @@ namespace kolo::net {
 inline bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK;
 }
+
+/// An abstract Unix address: it disappears with its socket, however the process ends. `name`: at most 107
+/// bytes.
+socklen_t abstract_address(std::string_view name, sockaddr_un& address);
 
 /// An option that the system does not know is ignored: each is an improvement only.
 void set_option(int fd, int level, int option, int value);

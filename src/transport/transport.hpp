@@ -91,6 +91,8 @@ struct TransportOptions {
   std::string job;        ///< the same on all ranks of a group, different between groups
   std::string key;        ///< the job's secret; may be empty
   std::string interface;  ///< for tcp: interface name, address or subnet to bind; empty: chosen
+  /// HostMark::name(): only transports that have the same one use shared memory and loopback.
+  std::string host = "here";
   /// For tcp, to choose an interface: the host of the store, which all ranks reach; empty if there is none.
   std::string store_host = {};
   bool insecure = false;                     ///< for tcp: other hosts may connect although there is no key
@@ -100,8 +102,8 @@ struct TransportOptions {
   std::size_t segment_bytes = 0;
 };
 
-/// Options from the settings: key, TLS, interface. `store_host`: as above.
-Result<TransportOptions> make_transport_options(std::string job, std::string store_host);
+/// Options from the settings: key, TLS, interface. `store_host` and `host`: as above.
+Result<TransportOptions> make_transport_options(std::string job, std::string store_host, std::string host);
 
 /// How far apart two ranks may be.
 enum class Reach { process, host, network };

@@ -36,7 +36,7 @@ void handshakes(const fs::path& folder) {
       if (words.empty() || !to.feed(std::as_bytes(std::span(words))).ok()) break;
     }
   }
-  write(folder, "boot=b;net=1;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:65535");
+  write(folder, "host=1;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:65535");
 }
 
 void frames(const fs::path& folder) {

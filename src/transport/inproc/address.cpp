@@ -5,7 +5,6 @@
 #include <atomic>
 
 #include "net/random.hpp"
-#include "transport/host.hpp"
 
 namespace kolo::transport::inproc {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 /// The process id tells a forked child, which inherits the random part, from its parent.
 std::string process() {
   static const std::string kRandom = net::random_hex(8);
-  return this_host().boot + "-" + std::to_string(::getpid()) + "-" + kRandom;
+  return std::to_string(::getpid()) + "-" + kRandom;
 }
 
 std::string_view process_of(std::string_view address) {

@@ -23,29 +23,27 @@ bool take_field(std::string_view& text, std::string_view name, std::string& valu
 }  // namespace
 
 std::string Address::text() const {
-  return "boot=" + boot + ";net=" + net_namespace + ";user=" + user_namespace + ";uid=" + uid +
-         ";socket=" + socket;
+  return "host=" + host + ";user=" + user_namespace + ";uid=" + uid + ";socket=" + socket;
 }
 
 std::optional<Address> Address::parse(std::string_view text) {
   Address address;
-  if (!take_field(text, "boot", address.boot) || !take_field(text, "net", address.net_namespace) ||
-      !take_field(text, "user", address.user_namespace) || !take_field(text, "uid", address.uid) ||
-      !take_field(text, "socket", address.socket) || !text.empty() || address.socket.size() > kLongestName) {
+  if (!take_field(text, "host", address.host) || !take_field(text, "user", address.user_namespace) ||
+      !take_field(text, "uid", address.uid) || !take_field(text, "socket", address.socket) || !text.empty() ||
+      address.socket.size() > kLongestName) {
     return std::nullopt;
   }
   return address;
 }
 
-Address Address::make() {
-  const Host& host = this_host();
-  return {host.boot, host.net_namespace, host.user_namespace, std::to_string(::geteuid()),
+Address Address::make(const std::string& host) {
+  const std::string user_namespace = namespace_of("user");
+  return {host, user_namespace.empty() ? "hidden" : user_namespace, std::to_string(::geteuid()),
           "kolo-" + std::to_string(::getpid()) + "-" + net::random_hex(12)};
 }
 
 bool same_place(const Address& one, const Address& other) {
-  return one.boot == other.boot && one.net_namespace == other.net_namespace &&
-         one.user_namespace == other.user_namespace && one.uid == other.uid;
+  return one.host == other.host && one.user_namespace == other.user_namespace && one.uid == other.uid;
 }
 
 }  // namespace kolo::transport::shm

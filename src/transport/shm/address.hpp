@@ -1,4 +1,4 @@
-// The shm address: kernel, namespaces, user and socket of a rank.
+// The shm address: host, user and socket of a rank.
 #pragma once
 
 #include <optional>
@@ -7,19 +7,19 @@
 
 namespace kolo::transport::shm {
 
-/// Text: "boot=..;net=..;user=..;uid=..;socket=..".
+/// Text: "host=..;user=..;uid=..;socket=..".
 struct Address {
-  std::string boot, net_namespace, user_namespace, uid;
+  std::string host;  ///< TransportOptions::host
+  std::string user_namespace, uid;
   std::string socket;  ///< abstract: without the leading zero byte
 
   std::string text() const;
   static std::optional<Address> parse(std::string_view text);
   /// A new, random socket name of this process.
-  static Address make();
+  static Address make(const std::string& host);
 };
 
-/// Whether both are on one host, for one user. Abstract sockets are per network namespace; user ids compare
-/// only within one user namespace.
+/// Whether both are on one host, for one user. User ids compare only within one user namespace.
 bool same_place(const Address& one, const Address& other);
 
 }  // namespace kolo::transport::shm

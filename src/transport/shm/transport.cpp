@@ -23,14 +23,6 @@
 namespace kolo::transport::shm {
 namespace {
 
-/// An abstract Unix address: it disappears with its socket, however the process ends.
-socklen_t abstract(const std::string& name, sockaddr_un& address) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-}
-
 Result<UniqueFd> open_socket() {
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno("socket", errno);
@@ -189,7 +181,7 @@ Result<UniqueFd> ShmTransport::dial(const std::string& candidate) const {
   auto fd = open_socket();
   if (!fd.ok()) return fd;
   sockaddr_un address;
-  const socklen_t length = abstract(candidate.substr(1), address);
+  const socklen_t length = net::abstract_address(candidate.substr(1), address);
   if (::connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
     return connect_failure(errno);
   return fd;
@@ -214,9 +206,9 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
   if (auto probe = shm::make_memfd("kolo-probe", 1); !probe.ok()) return probe.status().prefixed("shm");
   auto fd = shm::open_socket();
   if (!fd.ok()) return fd.status().prefixed("shm");
-  auto address = shm::Address::make();
+  auto address = shm::Address::make(options.host);
   sockaddr_un name;
-  const socklen_t length = shm::abstract(address.socket, name);
+  const socklen_t length = net::abstract_address(address.socket, name);
   if (::bind(fd->get(), reinterpret_cast<const sockaddr*>(&name), length) != 0 ||
       ::listen(fd->get(), SOMAXCONN) != 0) {
     return Status::from_errno("shm: listening at @" + address.socket, errno);

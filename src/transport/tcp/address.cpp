@@ -21,21 +21,18 @@ bool same_kind(const net::SocketAddress& a, const net::SocketAddress& b) {
 }  // namespace
 
 std::string Address::text() const {
-  std::string text = "boot=" + boot + ";net=" + net_namespace + ";at=";
+  std::string text = "host=" + host + ";at=";
   for (std::size_t i = 0; i < at.size(); ++i) text += (i == 0 ? "" : ",") + at[i].text();
   return text;
 }
 
 std::optional<Address> Address::parse(std::string_view text) {
   Address address;
-  if (!text.starts_with("boot=")) return std::nullopt;
+  if (!text.starts_with("host=")) return std::nullopt;
   text.remove_prefix(5);
-  auto boot = take_until(text, ";net=");
-  if (!boot || boot->empty()) return std::nullopt;
-  auto net = take_until(text, ";at=");
-  if (!net || net->empty()) return std::nullopt;
-  address.boot = std::move(*boot);
-  address.net_namespace = std::move(*net);
+  auto host = take_until(text, ";at=");
+  if (!host || host->empty()) return std::nullopt;
+  address.host = std::move(*host);
   while (address.at.size() < kMostAddresses) {
     const std::size_t end = std::min(text.find(','), text.size());
     const auto one = net::SocketAddress::parse(text.substr(0, end));
@@ -48,12 +45,11 @@ std::optional<Address> Address::parse(std::string_view text) {
 }
 
 std::vector<net::SocketAddress> candidates(const Address& from, const Address& to) {
-  const bool same_host = from.boot == to.boot && from.net_namespace == to.net_namespace;
   std::vector<net::SocketAddress> found;
   for (const net::SocketAddress& there : to.at) {
     const bool have = std::any_of(from.at.begin(), from.at.end(),
                                   [&](const net::SocketAddress& here) { return same_kind(here, there); });
-    if (have && (same_host || !there.is_loopback())) found.push_back(there);
+    if (have && (from.host == to.host || !there.is_loopback())) found.push_back(there);
   }
   std::stable_partition(found.begin(), found.end(),
                         [](const net::SocketAddress& a) { return a.is_loopback(); });

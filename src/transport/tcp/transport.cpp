@@ -13,7 +13,6 @@
 #include "net/socket.hpp"
 #include "transport/connector.hpp"
 #include "transport/frame.hpp"
-#include "transport/host.hpp"
 #include "transport/tcp/address.hpp"
 #include "transport/tcp/endpoint.hpp"
 #include "transport/tcp/place.hpp"
@@ -77,7 +76,7 @@ class TcpTransport final : public Transport, private SocketKind {
   TcpTransport(const TransportOptions& options, std::vector<net::SocketAddress> at, net::Listener listener)
       : options_(options),
         credentials_{options.key, options.job, options.tls, options.insecure},
-        address_{this_host().boot, this_host().net_namespace, std::move(at)},
+        address_{options.host, std::move(at)},
         listener_(std::move(listener)) {}
 
   std::string_view name() const override { return "tcp"; }

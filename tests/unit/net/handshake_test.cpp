@@ -190,9 +190,9 @@ TEST(Handshakes, NonsenseIsSurvived) {
         EXPECT_TRUE(deliver(acceptor, hello).ok());
         return acceptor.take_output() + std::string(40, 'w');
       }(),
-      transport::shm::Address::make().text(),
-      "boot=b;net=1;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:65535",
-      "boot=b;net=1;at=1.2.3.4:0",
+      transport::shm::Address::make("1").text(),
+      "host=1;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:65535",
+      "host=1;at=1.2.3.4:0",
       "",
   };
   for (int i = 0; i < 6000; ++i) {

@@ -33,10 +33,10 @@ TEST(TcpAddress, TextGoesRoundTrip) {
 }
 
 TEST(TcpAddress, LoopbackOnlyWithinOneHost) {
-  const std::string here = "boot=a;net=1;at=10.0.0.1:1,[fd00::1]:1,127.0.0.1:1,[::1]:1";
-  const std::string beside = "boot=a;net=1;at=10.0.0.1:2,127.0.0.1:2";
-  const std::string container = "boot=a;net=2;at=172.17.0.2:3,127.0.0.1:3";
-  const std::string elsewhere = "boot=b;net=1;at=10.0.0.9:4,[fd00::9]:4,127.0.0.1:4";
+  const std::string here = "host=1;at=10.0.0.1:1,[fd00::1]:1,127.0.0.1:1,[::1]:1";
+  const std::string beside = "host=1;at=10.0.0.1:2,127.0.0.1:2";
+  const std::string container = "host=2;at=172.17.0.2:3,127.0.0.1:3";
+  const std::string elsewhere = "host=3;at=10.0.0.9:4,[fd00::9]:4,127.0.0.1:4";
   EXPECT_EQ(dialable(here, beside), (Texts{"127.0.0.1:2", "10.0.0.1:2"}));
   EXPECT_EQ(dialable(here, container), (Texts{"172.17.0.2:3"}));
   EXPECT_EQ(dialable(here, elsewhere), (Texts{"10.0.0.9:4", "[fd00::9]:4"}));
@@ -45,12 +45,12 @@ TEST(TcpAddress, LoopbackOnlyWithinOneHost) {
 
 TEST(TcpAddress, ReachingIsSymmetric) {
   const std::string all[] = {
-      "boot=a;net=1;at=10.0.0.1:1,127.0.0.1:1",
-      "boot=a;net=1;at=127.0.0.1:1",
-      "boot=a;net=2;at=127.0.0.1:1",
-      "boot=b;net=1;at=[fd00::1]:1",
-      "boot=b;net=1;at=[::1]:1",
-      "boot=c;net=1;at=10.0.0.1:1,[fd00::1]:1",
+      "host=1;at=10.0.0.1:1,127.0.0.1:1",
+      "host=1;at=127.0.0.1:1",
+      "host=2;at=127.0.0.1:1",
+      "host=3;at=[fd00::1]:1",
+      "host=3;at=[::1]:1",
+      "host=4;at=10.0.0.1:1,[fd00::1]:1",
   };
   for (const std::string& one : all) {
     for (const std::string& other : all) {
