@@ -191,7 +191,7 @@ Result<Serving> serve(const rendezvous::Meeting& meeting, std::chrono::nanosecon
     if (!is_taken(last)) continue;
     // Another process may have come as rank 0, too: both find out in the store of the first one.
     auto taken = rendezvous::find_store(
-        at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)), timeout);
+        at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)));
     if (taken.ok()) return Serving{.taken = std::move(*taken)};
   }
   return Status(Code::rendezvous,
@@ -262,7 +262,7 @@ Result<std::shared_ptr<Store>> rendezvous::hold_meeting(const rendezvous::Meetin
   if (meeting.kind == rendezvous::Meeting::Kind::memory) return make_memory_store();
   if (meeting.kind == rendezvous::Meeting::Kind::file) return make_file_store(meeting.path);
   const Deadline deadline = Deadline::after(timeout);
-  if (!meeting.serve) return rendezvous::find_store(meeting.address, deadline, timeout);
+  if (!meeting.serve) return rendezvous::find_store(meeting.address, deadline);
 
   auto serving = serve(meeting, timeout);
   if (!serving.ok()) return serving.status();
@@ -271,7 +271,7 @@ Result<std::shared_ptr<Store>> rendezvous::hold_meeting(const rendezvous::Meetin
   held->server = std::move(serving->server);
   const rendezvous::StoreAddress own{serving->host, held->server->port(), 1, meeting.address.credentials,
                                      meeting.address.host};
-  auto store = rendezvous::find_store(own, deadline, timeout);
+  auto store = rendezvous::find_store(own, deadline);
   if (!store.ok()) return store.status();
   held->store = std::move(*store);
   return std::shared_ptr<Store>(held, held->store.get());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -20,8 +21,11 @@
 namespace kolo {
 namespace {
 
-/// How much longer the client waits for a reply than the server waits for the keys.
-constexpr auto kReplyMargin = std::chrono::seconds(10);
+/// A server that does not reply within this time is lost.
+constexpr auto kReplyTime = std::chrono::seconds(10);
+/// The longest wait for keys in one request; a longer one is asked for again, which shows that the server
+/// lives.
+constexpr std::chrono::nanoseconds kWaitTime = std::chrono::seconds(5);
 /// Longest time for one connection and its handshake, so that a port that never answers is passed over.
 constexpr auto kAttemptTime = std::chrono::seconds(2);
 
@@ -49,18 +53,20 @@ Result<rendezvous::Greeting> dial(const rendezvous::StoreAddress& at, const Dead
 /// other.
 class TcpStore final : public Store, public rendezvous::OnNetwork {
  public:
-  TcpStore(rendezvous::StoreAddress address, std::chrono::nanoseconds timeout, rendezvous::Channel first)
-      : address_(std::move(address)), timeout_(timeout) {
+  TcpStore(rendezvous::StoreAddress address, rendezvous::Channel first) : address_(std::move(address)) {
     idle_.push_back(std::move(first));
   }
 
   void set(const std::string& key, const std::string& value) override {
-    ask({rendezvous::wire::Kind::set, 0, {key, value}}, timeout_);
+    ask({rendezvous::wire::Kind::set, 0, {key, value}});
   }
 
   std::string get(const std::string& key, std::chrono::nanoseconds timeout) override {
-    rendezvous::wire::Message reply =
-        ask({rendezvous::wire::Kind::get, count(timeout), {key}}, with_margin(timeout));
+    const Deadline deadline = Deadline::after(timeout);
+    rendezvous::wire::Message reply;
+    do {
+      reply = ask({rendezvous::wire::Kind::get, patience(deadline), {key}});
+    } while (reply.kind == rendezvous::wire::Kind::late && !deadline.passed());
     if (reply.kind == rendezvous::wire::Kind::late)
       rendezvous::missing_key(key, describe(), timeout).throw_if_error();
     if (reply.items.size() != 1) senseless();
@@ -68,7 +74,7 @@ class TcpStore final : public Store, public rendezvous::OnNetwork {
   }
 
   std::int64_t add(const std::string& key, std::int64_t amount) override {
-    return ask({rendezvous::wire::Kind::add, amount, {key}}, timeout_).number;
+    return ask({rendezvous::wire::Kind::add, amount, {key}}).number;
   }
 
   std::vector<std::string> wait(const std::vector<std::string>& keys,
@@ -85,45 +91,44 @@ class TcpStore final : public Store, public rendezvous::OnNetwork {
         request.items.push_back(keys[begin++]);
       }
       if (request.items.empty()) rendezvous::check_key(keys[begin]).throw_if_error();
-      const auto left = deadline.left();
-      request.number = count(left);
-      rendezvous::wire::Message reply = ask(request, with_margin(left));
-      missing.insert(missing.end(), std::make_move_iterator(reply.items.begin()),
-                     std::make_move_iterator(reply.items.end()));
+      do {
+        request.number = patience(deadline);
+        request.items = ask(request).items;
+      } while (!request.items.empty() && !deadline.passed());
+      missing.insert(missing.end(), std::make_move_iterator(request.items.begin()),
+                     std::make_move_iterator(request.items.end()));
     }
     return missing;
   }
 
-  void remove(const std::string& key) override { ask({rendezvous::wire::Kind::remove, 0, {key}}, timeout_); }
+  void remove(const std::string& key) override { ask({rendezvous::wire::Kind::remove, 0, {key}}); }
 
   std::string describe() const override { return net::tcp_url(address_.host, address_.port); }
   std::string host() const override { return address_.known_as.empty() ? address_.host : address_.known_as; }
 
  private:
-  static std::int64_t count(std::chrono::nanoseconds timeout) {
-    return std::max<std::int64_t>(timeout.count(), 0);
-  }
-  static std::chrono::nanoseconds with_margin(std::chrono::nanoseconds timeout) {
-    const auto most = std::chrono::nanoseconds::max() - kReplyMargin;
-    return std::clamp<std::chrono::nanoseconds>(timeout, std::chrono::nanoseconds(0), most) + kReplyMargin;
+  static std::int64_t patience(const Deadline& deadline) {
+    return std::min(deadline.left(), kWaitTime).count();
   }
 
   [[noreturn]] void senseless() const {
     throw RendezvousError("the store " + describe() + " sent a reply that makes no sense", {});
   }
 
-  rendezvous::wire::Message ask(const rendezvous::wire::Message& request, std::chrono::nanoseconds timeout) {
+  rendezvous::wire::Message ask(const rendezvous::wire::Message& request) {
     // The connections belong to the parent: the server would take both processes' bytes for one stream.
     if (!home_.is_here()) home_.refusal("this store's connection").throw_if_error();
     rendezvous::wire::check_request(request).throw_if_error();
-    Result<rendezvous::wire::Message> reply = exchange(request, Deadline::after(timeout));
+    // A server that was silent once is not waited for again.
+    Result<rendezvous::wire::Message> reply =
+        is_silent_ ? Status(Code::timeout, "") : exchange(request, Deadline::after(kReplyTime));
     if (!reply.ok()) {
-      const bool is_silent = reply.status().code() == Code::timeout;
+      if (reply.status().code() == Code::timeout) is_silent_ = true;
       throw RendezvousError(
           "the store " + describe() + " is lost: " +
-              (is_silent ? "no answer: the process that serves it is stopped, or its machine or "
-                           "network is down"
-                         : reply.status().message()),
+              (is_silent_ ? "no answer: the process that serves it is stopped, or its machine or "
+                            "network is down"
+                          : reply.status().message()),
           {});
     }
     if (reply->kind == rendezvous::wire::Kind::wrong) {
@@ -169,7 +174,7 @@ class TcpStore final : public Store, public rendezvous::OnNetwork {
 
   const HomeProcess home_;
   const rendezvous::StoreAddress address_;
-  const std::chrono::nanoseconds timeout_;
+  std::atomic<bool> is_silent_ = false;
   std::mutex mutex_;
   std::vector<rendezvous::Channel> idle_;
 };
@@ -177,8 +182,7 @@ class TcpStore final : public Store, public rendezvous::OnNetwork {
 }  // namespace
 
 Result<std::shared_ptr<Store>> rendezvous::find_store(const rendezvous::StoreAddress& address,
-                                                      const Deadline& deadline,
-                                                      std::chrono::nanoseconds operation_timeout) {
+                                                      const Deadline& deadline) {
   const auto began = Clock::now();
   Reminder reminder;
   auto pause = std::chrono::nanoseconds(std::chrono::milliseconds(10));
@@ -191,8 +195,7 @@ Result<std::shared_ptr<Store>> rendezvous::find_store(const rendezvous::StoreAdd
       if (!dialled.ok()) return dialled.status();
       rendezvous::Greeting& attempt = *dialled;
       if (attempt.channel.valid()) {
-        return std::shared_ptr<Store>(
-            std::make_shared<TcpStore>(std::move(at), operation_timeout, std::move(attempt.channel)));
+        return std::shared_ptr<Store>(std::make_shared<TcpStore>(std::move(at), std::move(attempt.channel)));
       }
       if (attempt.refused && address.ports == 1) {
         return Status(Code::rendezvous, net::tcp_url(at.host, at.port) + ": " + attempt.reason);
@@ -220,7 +223,7 @@ Result<std::shared_ptr<Store>> rendezvous::find_store(const rendezvous::StoreAdd
 std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port, const std::string& key,
                                          std::chrono::nanoseconds timeout) {
   net::Credentials credentials = net::make_credentials(config(), key).value_or_throw();
-  return rendezvous::find_store({host, port, 1, std::move(credentials)}, Deadline::after(timeout), timeout)
+  return rendezvous::find_store({host, port, 1, std::move(credentials)}, Deadline::after(timeout))
       .value_or_throw();
 }
 

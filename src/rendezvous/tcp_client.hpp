@@ -26,7 +26,6 @@ struct StoreAddress {
 
 /// Tries until the deadline; Code::rendezvous names the address and the reason of the last failure. If there
 /// is only one port, a server that refuses this rank's key ends the search.
-Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Deadline& deadline,
-                                          std::chrono::nanoseconds operation_timeout);
+Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Deadline& deadline);
 
 }  // namespace kolo::rendezvous

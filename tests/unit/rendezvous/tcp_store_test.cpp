@@ -153,8 +153,8 @@ TEST_F(TcpStore, AWrongKeyIsToldAtOnce) {
 std::string meet(const net::Credentials& server, const net::Credentials& client) {
   const auto at = net::resolve("127.0.0.1", 0).value_or_throw()[0];
   const auto serving = rendezvous::serve_store(at, server).value_or_throw();
-  const auto found = rendezvous::find_store({"127.0.0.1", serving->port(), 1, client},
-                                            Deadline::after(seconds(20)), seconds(5));
+  const auto found =
+      rendezvous::find_store({"127.0.0.1", serving->port(), 1, client}, Deadline::after(seconds(20)));
   if (!found.ok()) return found.status().message();
   found.value()->set("key", std::string(300'000, 'v'));
   EXPECT_EQ(found.value()->get("key", seconds(5)), std::string(300'000, 'v'));
@@ -224,7 +224,7 @@ TEST(TcpStoreSecurity, WithoutAKeyOnlyLoopbackIsServedAndJoined) {
   EXPECT_TRUE(rendezvous::serve_store(everywhere, {"", "", nullptr, true}).ok());
   // An address without a host (RFC 5737). The test is fast only if no connection is attempted.
   const auto began = Clock::now();
-  const auto joined = rendezvous::find_store({"192.0.2.1", 29500}, Deadline::after(seconds(30)), seconds(5));
+  const auto joined = rendezvous::find_store({"192.0.2.1", 29500}, Deadline::after(seconds(30)));
   EXPECT_NE(joined.status().message().find("KOLO_KEY"), std::string::npos) << joined.status().message();
   EXPECT_LT(Clock::now() - began, seconds(5));
 }
@@ -436,7 +436,7 @@ TEST(FindStore, PassesOverStrangersAndOtherJobs) {
       const auto other = serve_tcp_store("127.0.0.1", static_cast<std::uint16_t>(port + 1), "other");
       const auto ours = serve_tcp_store("127.0.0.1", static_cast<std::uint16_t>(port + 2), "ours");
       const auto store =
-          rendezvous::find_store({"127.0.0.1", port, 16, {"ours"}}, Deadline::after(seconds(30)), seconds(10))
+          rendezvous::find_store({"127.0.0.1", port, 16, {"ours"}}, Deadline::after(seconds(30)))
               .value_or_throw();
       EXPECT_EQ(store->describe(), "tcp://127.0.0.1:" + std::to_string(port + 2));
       return;
