@@ -100,6 +100,11 @@ TEST(TcpStoreWithoutAKey, IsOfOneUser) {
   EXPECT_EQ(client->get("key", seconds(5)), "value");
 }
 
+TEST(TcpStoreWithoutAKey, IsRefusedWhereOtherHostsReachIt) {
+  EXPECT_THROW(serve_tcp_store("", 0, ""), InvalidArgument);
+  EXPECT_THROW(connect_tcp_store("192.0.2.1", 29500, "", seconds(10)), InvalidArgument);
+}
+
 TEST(TcpStoreWithoutAKey, OfAnotherUserIsNotTrusted) {
   KOLO_NEEDS_ANOTHER_USER();
   const auto listener = net::listen_on(net::resolve("127.0.0.1", 0).value_or_throw()[0]);
