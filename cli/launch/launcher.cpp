@@ -290,9 +290,9 @@ void Job::handle_signal(int signal) {
       console_.say(fmt::format("SIG{}: stopping {}", ::sigabbrev_np(signal), ranks_text(running())));
   }
   stop_ranks(signal);
-  if (!again) return;
   // The launcher no longer waits for the reader of the output. A part's launcher is always reading.
-  if (!is_part()) console_.close();
+  if (!is_part()) again ? console_.close() : console_.hurry();
+  if (!again) return;
   if (hosts_.empty()) return kill_children();
   kill_at_ = Deadline::after(kPartWait);  // the parts have the signal, too, and kill
 }

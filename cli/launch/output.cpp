@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 
 namespace kolo::cli {
@@ -159,13 +160,22 @@ void Console::watch(std::vector<pollfd>& entries) const {
 }
 
 int Console::drain() {
+  bool moves = false;
   for (Sink* sink : {&out_, &err_}) {
+    const std::size_t before = sink->size();
     const int error = sink->drain();
+    moves = moves || sink->size() < before;
     if (error == 0) continue;
     sink->clear();
     if (error_ == 0) error_ = error;
   }
+  if (reader_by_ && (moves || !(out_.pending() || err_.pending()))) hurry();
+  if (reader_by_ && reader_by_->passed()) close();
   return error_;
+}
+
+void Console::hurry() {
+  reader_by_ = Deadline::after(std::chrono::seconds(1));
 }
 
 void Console::close() {

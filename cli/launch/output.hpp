@@ -5,10 +5,12 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "launch/records.hpp"
 
 namespace kolo::cli {
@@ -31,8 +33,9 @@ class ByteQueue {
     return *this;
   }
   bool pending() const { return written_ < bytes_.size(); }
+  std::size_t size() const { return bytes_.size() - written_; }
   /// The queue is long: the reader is slow.
-  bool full() const { return bytes_.size() - written_ > (1u << 20); }
+  bool full() const { return size() > (1u << 20); }
   void clear() { bytes_.clear(), written_ = 0; }
   /// Writes as much as `fd` takes, at most `chunk` bytes at a time; poll(2) guarantees PIPE_BUF bytes of room
   /// in a pipe. Returns an errno (EPIPE: the reader has closed), or 0.
@@ -114,8 +117,10 @@ class Console {
   /// Writes as much as possible without blocking. Returns the first errno so far, or 0; output that cannot be
   /// written is dropped.
   int drain();
-  /// The reader of the ranks' output is gone.
+  /// The reader of the ranks' output is gone, or not waited for any more.
   void close();
+  /// From now on drain() closes where the reader takes nothing for a second.
+  void hurry();
   /// Call it after the last line. True when everything is written.
   bool finish();
 
@@ -126,6 +131,7 @@ class Console {
   const bool records_;
   OutputReady launcher_ready_;
   bool is_closed_ = false;
+  std::optional<Deadline> reader_by_;  ///< after hurry(): when the reader must have taken something
   int error_ = 0;
   std::vector<LineCutter> lines_;  ///< output and error of each rank
 };

@@ -292,16 +292,15 @@ TEST_F(KoloRun, ASecondSigintKillsWhatRanksLeftBehindToo) {
   expect_two_sigints_to_end(command, began);
 }
 
-TEST_F(KoloRun, ASecondSigintWaitsForNoReader) {
-  Command command(run(2, {"spam", "100000000"}), mark_);
-  ASSERT_TRUE(command.until("[0]", 1));
-  std::this_thread::sleep_for(milliseconds(300));  // every pipe is full by now
-  for (int i = 0; i < 2; ++i) {
-    ::kill(command.pid(), SIGINT);
-    std::this_thread::sleep_for(milliseconds(200));
+TEST_F(KoloRun, ASignalWaitsForNoReader) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    Command command(run(2, {"spam", "100000000"}), mark_);
+    ASSERT_TRUE(command.until("[0]", 1));
+    std::this_thread::sleep_for(milliseconds(300));  // every pipe is full by now
+    ::kill(command.pid(), signal);
+    EXPECT_TRUE(all_gone()) << signal;
+    EXPECT_EQ(command.finish(), 128 + signal);
   }
-  EXPECT_TRUE(all_gone());
-  EXPECT_EQ(command.finish(), 128 + SIGINT);
 }
 
 TEST_F(KoloRun, StopsARankThatIsStopped) {
