@@ -112,6 +112,10 @@ std::vector<HostSlots> read_hosts_file(const std::string& path) {
 }
 
 JobAddresses choose_addresses(const std::vector<HostSlots>& hosts, const std::string& store_address) {
+  if (hosts.empty()) {
+    const std::string loopback = net::loopback_host().value_or_throw();
+    return {loopback, loopback};
+  }
   if (!store_address.empty()) {
     // Some names may be known only to ssh, so only the first host's name is resolved.
     const auto first = net::resolve(hosts[0].name(), 1);
@@ -132,8 +136,9 @@ JobAddresses choose_addresses(const std::vector<HostSlots>& hosts, const std::st
 
 ReservedPort::ReservedPort(bool loopback) {
   Status last;
+  const std::string host = loopback ? net::loopback_host().value_or_throw() : "";
   // All interfaces: tries dual-stack IPv6 first, then IPv4 alone.
-  for (const net::SocketAddress& address : net::resolve(loopback ? "127.0.0.1" : "", 0).value_or_throw()) {
+  for (const net::SocketAddress& address : net::resolve(host, 0).value_or_throw()) {
     fd_ = UniqueFd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!fd_.valid()) last = Status::from_errno("cannot reserve a port", errno);
     if (!fd_.valid()) continue;

@@ -32,7 +32,8 @@ struct JobAddresses {
 };
 
 /// If `store_address` is empty, the store's address is the one from which the kernel would send to the first
-/// host that is not this one. Throws RendezvousError if a name is unknown or there is no route.
+/// host that is not this one. Without hosts both are loopback. Throws RendezvousError if a name is unknown or
+/// there is no route, SystemError if loopback is down.
 JobAddresses choose_addresses(const std::vector<HostSlots>& hosts, const std::string& store_address);
 
 /// A port that the system assigns to no other socket while this object lives. A server that sets

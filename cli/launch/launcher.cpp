@@ -134,8 +134,7 @@ Job::Job(const LaunchOptions& options)
   if (is_local) processes_.emplace();
   if (is_local) port_.emplace(!is_part());
   if (is_part()) return;
-  const JobAddresses at = is_local ? JobAddresses{"127.0.0.1", "127.0.0.1"}
-                                   : choose_addresses(options.remote.hosts, options.remote.store_address);
+  const JobAddresses at = choose_addresses(options.remote.hosts, options.remote.store_address);
   const std::string key = net::random_hex(32);
   store_ = serve_tcp_store(at.store, 0, key);
   if (!is_local) {

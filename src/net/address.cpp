@@ -121,10 +121,15 @@ socklen_t SocketAddress::size() const {
   return family() == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
 
+std::string without_brackets(const std::string& host) {
+  const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return has_brackets ? host.substr(1, host.size() - 2) : host;
+}
+
 std::string tcp_url(const std::string& host, std::uint16_t port) {
   if (host.empty()) return fmt::format("tcp://*:{}", port);
   return host.find(':') == std::string::npos ? fmt::format("tcp://{}:{}", host, port)
-                                             : fmt::format("tcp://[{}]:{}", host, port);
+                                             : fmt::format("tcp://[{}]:{}", without_brackets(host), port);
 }
 
 bool is_numeric_host(const std::string& host) {
@@ -148,7 +153,7 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* raw = nullptr;
-    if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &raw); error != 0) {
+    if (const int error = ::getaddrinfo(without_brackets(host).c_str(), nullptr, &hints, &raw); error != 0) {
       return Status(Code::rendezvous,
                     fmt::format("the host name \"{}\" is not known here: {}", host, ::gai_strerror(error)));
     }
@@ -169,6 +174,15 @@ std::optional<SocketAddress> source_towards(SocketAddress there) {
   auto address = SocketAddress::local(fd.get());
   if (address) address->set_port(0);
   return address;
+}
+
+Result<std::string> loopback_host() {
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    if (const auto source = source_towards(*SocketAddress::parse_host(host)); source && source->is_loopback())
+      return std::string(host);
+  }
+  return Status(Code::system,
+                "loopback is down on this host, so its processes cannot reach each other: ip link set lo up");
 }
 
 }  // namespace kolo::net

@@ -52,6 +52,9 @@ class SocketAddress {
   sockaddr_storage storage_{};
 };
 
+/// "fd00::1" of "[fd00::1]", which is how URLs write it; any other host is returned as it is.
+std::string without_brackets(const std::string& host);
+
 /// "tcp://10.0.0.1:29500", "tcp://[::1]:29500", "tcp://node1:29500".
 std::string tcp_url(const std::string& host, std::uint16_t port);
 
@@ -66,5 +69,8 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
 /// The local address, without port, from which the kernel would send to `there`; sends nothing. Null: no
 /// route.
 std::optional<SocketAddress> source_towards(SocketAddress there);
+
+/// 127.0.0.1, or ::1 on a host that has no other loopback; Code::system if loopback is down.
+Result<std::string> loopback_host();
 
 }  // namespace kolo::net

@@ -79,18 +79,24 @@ std::optional<std::string> first_host(const rendezvous::Lookup& lookup) {
   return lookup("SLURM_LAUNCH_NODE_IPADDR");
 }
 
+/// Where loopback is down, find_store() says so.
+std::string loopback_or_default() {
+  auto host = net::loopback_host();
+  return host.ok() ? *host : "127.0.0.1";
+}
+
 /// From MASTER_ADDR and MASTER_PORT.
 Status plan_master(const rendezvous::Lookup& lookup, rendezvous::Meeting& meeting) {
   const auto port_text = lookup("MASTER_PORT");
   if (!port_text) return Status(Code::invalid_argument, "MASTER_PORT is not set although MASTER_ADDR is");
   const auto port = parse_port("MASTER_PORT", *port_text);
   if (!port.ok()) return port.status();
-  meeting.address.host = *lookup("MASTER_ADDR");
+  meeting.address.host = net::without_brackets(*lookup("MASTER_ADDR"));
   meeting.address.port = port.value();
   if (meeting.address.host.empty()) return Status(Code::invalid_argument, "MASTER_ADDR is empty");
   // Launchers name this host by its network address, even if all ranks are on it.
   if (meeting.one_host && !meeting.address.credentials.allow(false, "").ok())
-    meeting.address.host = "127.0.0.1";
+    meeting.address.host = loopback_or_default();
   if (lookup("TORCHELASTIC_USE_AGENT_STORE") != "True") return {};
 
   // torchrun's own store already listens on MASTER_PORT. A restarted job counts as another job.
@@ -110,7 +116,7 @@ Status plan_master(const rendezvous::Lookup& lookup, rendezvous::Meeting& meetin
 /// Without KOLO_STORE and MASTER_ADDR: from the launcher's own variables.
 Status plan_from_launcher(const Launch& launch, const rendezvous::Lookup& lookup,
                           rendezvous::Meeting& meeting) {
-  const auto host = meeting.one_host ? std::optional<std::string>("127.0.0.1") : first_host(lookup);
+  const auto host = meeting.one_host ? std::optional(loopback_or_default()) : first_host(lookup);
   const auto job = job_name(launch, lookup);
   if (!host || !job) {
     return Status(
@@ -171,7 +177,7 @@ Result<Serving> serve_at(const rendezvous::Meeting& meeting, std::uint16_t port)
   if (!everywhere.ok()) return everywhere.status();
   for (const net::SocketAddress& address : everywhere.value()) {
     auto server = rendezvous::serve_store(address, meeting.address.credentials);
-    if (server.ok()) return Serving{.server = std::move(*server), .host = "127.0.0.1"};
+    if (server.ok()) return Serving{.server = std::move(*server), .host = loopback_or_default()};
     last = server.status();
   }
   return last;
@@ -190,8 +196,8 @@ Result<Serving> serve(const rendezvous::Meeting& meeting, std::chrono::nanosecon
     if (last.code() == Code::invalid_argument) return last;
     if (!is_taken(last)) continue;
     // Another process may have come as rank 0, too: both find out in the store of the first one.
-    auto taken = rendezvous::find_store(
-        at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)));
+    auto taken =
+        rendezvous::find_store(at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)));
     if (taken.ok()) return Serving{.taken = std::move(*taken)};
   }
   return Status(Code::rendezvous,
@@ -219,8 +225,8 @@ Status rendezvous::parse_store_url(const std::string& url, rendezvous::Meeting& 
   const auto colon = url.rfind(':');
   if (!url.starts_with(kTcp) || colon < kTcp.size()) return Status(Code::invalid_argument, wanted);
   std::string host = url.substr(kTcp.size(), colon - kTcp.size());
-  if (host.starts_with('[') && host.ends_with(']')) {
-    host = host.substr(1, host.size() - 2);
+  if (const std::string bare = net::without_brackets(host); bare != host) {
+    host = bare;
   } else if (host.find(':') != std::string::npos) {
     return Status(Code::invalid_argument,
                   wanted + "; an IPv6 address belongs in brackets: tcp://[fd00::1]:29500");

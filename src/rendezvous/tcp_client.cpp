@@ -34,6 +34,7 @@ Result<rendezvous::Greeting> dial(const rendezvous::StoreAddress& at, const Dead
   const auto addresses = net::resolve(at.host, at.port);
   if (!addresses.ok()) return rendezvous::Greeting{{}, false, addresses.status().message()};
   rendezvous::Greeting last;
+  bool may_lead = false;
   for (const net::SocketAddress& address : addresses.value()) {
     Status allowed = at.credentials.allow(address.is_loopback(), net::tcp_url(at.host, at.port));
     if (!allowed.ok()) return allowed;
@@ -45,6 +46,14 @@ Result<rendezvous::Greeting> dial(const rendezvous::StoreAddress& at, const Dead
                                    : rendezvous::Greeting{{}, false, fd.status().message()};
     if (now.channel.valid()) return now;
     if (!last.refused) last = std::move(now);  // a refusal says more than a closed port
+    may_lead = may_lead || !address.is_loopback() || net::source_towards(address);
+  }
+  // No process of another host can mend it, so there is nothing to wait for.
+  if (!may_lead && !addresses.value().empty()) {
+    const auto loopback = net::loopback_host();
+    return loopback.ok()
+               ? Status(Code::system, at.host + " leads nowhere on this host, which has " + *loopback)
+               : loopback.status();
   }
   return last;
 }

@@ -1,5 +1,7 @@
-// Ranks in sandboxes that hide /proc.
+// Ranks in sandboxes that hide /proc, or whose loopback is not the usual one.
 #include <gtest/gtest.h>
+
+#include <chrono>
 
 #include "cli/outcome.hpp"
 #include "survivors.hpp"
@@ -33,6 +35,7 @@ class Sandbox : public ::testing::Test {
   }
 };
 
+constexpr const char* kLoopback = "ip link set lo up";
 constexpr const char* kOnlyProcesses = "ip link set lo up && mount -t proc -o subset=pid proc /proc";
 constexpr const char* kNoProc = "ip link set lo up && mount -t tmpfs none /proc";
 
@@ -53,6 +56,26 @@ TEST_F(Sandbox, WithoutProcNoChildOfARankIsLeft) {
                   {{"TEST_MARK", mark}});
   ASSERT_TRUE(command.until("ended", 1));
   EXPECT_LE(survivors(mark), 3) << "more than unshare, sh and sleep";
+}
+
+TEST_F(Sandbox, LoopbackMayHaveIPv6Alone) {
+  const std::string prepare = std::string(kLoopback) + " && ip addr del 127.0.0.1/8 dev lo";
+  if (!allows(prepare + " && grep -q lo /proc/net/if_inet6"))
+    GTEST_SKIP() << "no namespaces here, or no IPv6";
+  Command doctor(in_sandbox(prepare, "exec $1 doctor"));
+  EXPECT_EQ(doctor.finish(), 0) << doctor.out() << doctor.err();
+}
+
+TEST_F(Sandbox, ALoopbackThatIsDownIsAnErrorAtOnce) {
+  if (!allows("true")) GTEST_SKIP() << "no namespaces here";
+  const auto began = std::chrono::steady_clock::now();
+  for (const char* line : {"exec $1 run -n 2 -- true",
+                           "MASTER_ADDR=127.0.0.1 MASTER_PORT=29999 RANK=1 WORLD_SIZE=2 exec $1 doctor"}) {
+    Command command(in_sandbox("true", line));
+    command.finish();
+    EXPECT_NE(command.err().find("ip link set lo up"), std::string::npos) << line << command.err();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
 }
 
 }  // namespace

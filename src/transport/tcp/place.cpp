@@ -101,7 +101,7 @@ std::string list_of(const std::vector<LocalAddress>& addresses) {
 }
 
 Result<Place> place_named(const std::string& interface, const std::vector<LocalAddress>& here) {
-  const auto address = net::SocketAddress::parse_host(interface);
+  const auto address = net::SocketAddress::parse_host(net::without_brackets(interface));
   const auto subnet = Subnet::parse(interface);
   Place place;
   place.why = "\"" + interface + "\", as told";

@@ -162,6 +162,8 @@ TEST(Meeting, MasterAddrWhereRankZeroServes) {
   EXPECT_FALSE(meeting.one_host);
   EXPECT_TRUE(plan(with(variables, "RANK", "0")).value_or_throw().serve);
 
+  const auto bracketed = plan(with(variables, "MASTER_ADDR", "[fd88::1]"), {}, "secret").value_or_throw();
+  EXPECT_EQ(bracketed.address.host, "fd88::1");
   for (const char* port : {"", "0", "65536", "x", "-1"}) {
     EXPECT_NE(plan(with(variables, "MASTER_PORT", port)).status().message().find("MASTER_PORT"),
               std::string::npos);

@@ -418,6 +418,8 @@ TEST(TcpStoreServer, ServesAllInterfacesAndIpv6) {
   const auto six = serve_tcp_store("::1", 0, "key");
   const auto store = connect_tcp_store("::1", six->port(), "key", seconds(10));
   EXPECT_EQ(store->describe(), "tcp://[::1]:" + std::to_string(six->port()));
+  const auto bracketed = connect_tcp_store("[::1]", six->port(), "key", seconds(10));
+  EXPECT_EQ(bracketed->describe(), store->describe());
 }
 
 TEST(Resolve, LocalhostIsLoopbackWithoutAskingTheResolver) {
