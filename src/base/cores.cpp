@@ -6,11 +6,11 @@
 #include <cmath>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include <fmt/format.h>
 
 #include "base/cgroups.hpp"
+#include "base/text_reader.hpp"
 
 namespace kolo {
 namespace {
@@ -19,14 +19,14 @@ constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
 /// The quota of the group itself. cpu.max holds "200000 100000" or "max 100000"; version 1 has a file for
 /// each number, and -1 for no limit.
-double quota_of(const std::filesystem::path& group) {
+double quota_of(const std::string& group) {
   double quota = -1;
   double period = 0;
-  if (std::ifstream both(group / "cpu.max"); both >> quota >> period) {
+  if (std::ifstream both(group + "/cpu.max"); both >> quota >> period) {
     return quota > 0 && period > 0 ? quota / period : kNoQuota;
   }
-  std::ifstream used(group / "cpu.cfs_quota_us");
-  std::ifstream of(group / "cpu.cfs_period_us");
+  std::ifstream used(group + "/cpu.cfs_quota_us");
+  std::ifstream of(group + "/cpu.cfs_period_us");
   return used >> quota && of >> period && quota > 0 && period > 0 ? quota / period : kNoQuota;
 }
 
@@ -102,7 +102,7 @@ Cores parse_cores(const std::string& text) {
     const auto [read, error] = std::from_chars(text.data() + slash + 1, end, cores.quota);
     if (error != std::errc() || read != end || !(cores.quota > 0)) return {};
   }
-  std::istringstream ranges(text.substr(0, slash));
+  TextReader ranges(text.substr(0, slash));
   for (std::string range; std::getline(ranges, range, ',');) {
     const std::string_view both = range;
     const auto dash = both.find('-');
@@ -114,10 +114,10 @@ Cores parse_cores(const std::string& text) {
   return cores;
 }
 
-double cgroup_quota(const std::filesystem::path& membership, const std::filesystem::path& mount) {
+double cgroup_quota(const std::string& membership, const std::string& mount) {
   double least = kNoQuota;
   for_each_cgroup(membership, mount, "cpu",
-                  [&](const std::filesystem::path& group) { least = std::min(least, quota_of(group)); });
+                  [&](const std::string& group) { least = std::min(least, quota_of(group)); });
   return least;
 }
 

@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <bitset>
-#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -39,7 +38,7 @@ Cores parse_cores(const std::string& text);
 
 /// The smallest quota of a process's control groups (version 1 or 2) and of those around them. `membership`
 /// is /proc/self/cgroup; `mount` is what is mounted at /sys/fs/cgroup. Infinite if there is none.
-double cgroup_quota(const std::filesystem::path& membership, const std::filesystem::path& mount);
+double cgroup_quota(const std::string& membership, const std::string& mount);
 
 /// Moves the calling thread to a core of `some`; then it may run on all of `mine` again.
 inline void visit_cores(const cpu_set_t& some, const cpu_set_t& mine) {

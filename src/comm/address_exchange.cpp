@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <charconv>
 #include <random>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,7 +23,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/reminder.hpp"
-#include "comm/system_errors.hpp"
+#include "base/text_reader.hpp"
 #include "comm/wireup.hpp"
 
 namespace kolo::comm {
@@ -150,7 +149,7 @@ std::string AddressExchange::job() {
 
 std::vector<std::string> AddressExchange::offers(const std::string& mine) {
   store_.set(rank_key(rank_), mine);
-  std::istringstream text(rank_ == 0 ? gather() : hear());
+  TextReader text(rank_ == 0 ? gather() : hear());
   std::vector<std::string> all;
   for (std::string offer; std::getline(text, offer, kEndOfOffer);) all.push_back(std::move(offer));
   if (all.size() != static_cast<std::size_t>(size_) || all[static_cast<std::size_t>(rank_)] != mine) {
@@ -251,26 +250,16 @@ bool AddressExchange::listen(std::chrono::nanoseconds patience) {
   return !reason_.empty();
 }
 
-void AddressExchange::attempt(const std::function<void()>& meet) {
-  try {
-    with_system_errors(meet);
-  } catch (const std::exception& error) {
-    // An error of this rank alone is stored at once: the other ranks ask the store for it.
-    if (dynamic_cast<const InvalidArgument*>(&error) != nullptr ||
-        dynamic_cast<const SystemError*>(&error) != nullptr) {
-      call_off(error.what());
-      throw;
-    }
-    const bool knew = !reason_.empty();
-    if (!knew) listen(kListen);
-    call_off(error.what());
-    if (knew) fail_to_meet(reason_);
-    if (!reason_.empty()) fail_to_meet(fmt::format("{}; {}", error.what(), reason_));
-    throw;
-  } catch (...) {  // of a store of the caller's own
-    call_off("its store threw no std::exception");
-    throw;
-  }
+void AddressExchange::give_up(const std::exception& error) {
+  // An error of this rank alone is stored at once: the other ranks ask the store for it.
+  if (dynamic_cast<const InvalidArgument*>(&error) != nullptr ||
+      dynamic_cast<const SystemError*>(&error) != nullptr)
+    return call_off(error.what());
+  const bool knew = !reason_.empty();
+  if (!knew) listen(kListen);
+  call_off(error.what());
+  if (knew) fail_to_meet(reason_);
+  if (!reason_.empty()) fail_to_meet(fmt::format("{}; {}", error.what(), reason_));
 }
 
 void AddressExchange::call_off(std::string_view why) {

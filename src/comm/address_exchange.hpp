@@ -2,12 +2,13 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "comm/system_errors.hpp"
 #include "kolo/store.hpp"
 
 namespace kolo::comm {
@@ -31,13 +32,25 @@ class AddressExchange {
   /// Runs `meet`, all that it takes to meet. If that throws, this rank tells the other ranks why, as far as
   /// the store can be reached. If another rank has called the group off before, RendezvousError gives that
   /// rank's reason.
-  void attempt(const std::function<void()>& meet);
+  template <typename Meet>
+  void attempt(Meet meet) {
+    try {
+      with_system_errors(meet);
+    } catch (const std::exception& error) {
+      give_up(error);
+      throw;
+    } catch (...) {  // of a store of the caller's own
+      call_off("its store threw no std::exception");
+      throw;
+    }
+  }
 
   int size() const { return size_; }
   std::chrono::nanoseconds left() const { return deadline_.left(); }
 
  private:
   void claim();
+  void give_up(const std::exception& error);
   void call_off(std::string_view why);
   bool listen(std::chrono::nanoseconds patience);
   std::string gather();

@@ -150,7 +150,7 @@ std::string why_not_rounded(const Call& call) {
 }
 
 Status check_wire(const Call& call) {
-  const Wire wire = call.options.wire.value_or(Wire::native);
+  const Wire wire = call.options->wire.value_or(Wire::native);
   if (static_cast<int>(wire) >= kWireCount) return wrong(call, "`wire` is no known format");
   if (wire == Wire::native) return {};
   const std::string why = why_not_rounded(call);

@@ -16,6 +16,8 @@ namespace kolo::comm {
 /// No memory holds more elements, and their bytes still fit in 63 bits.
 inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 59;
 
+inline const CallOptions kUsual;
+
 /// The arguments of any collective in one form. `in_parts` and `out_parts` are the elements of each part
 /// where the collective has one part per rank (see BufferName); empty where the algorithm divides the data
 /// (`count`).
@@ -25,8 +27,8 @@ struct Call {
   Buffer out;
   int root = 0;
   Reduction reduction = ReduceOp::sum;
-  CallOptions options;
-  bool one_buffer = false;  ///< all_to_all in place
+  const CallOptions* options = &kUsual;  ///< outlive the Call; to copy them may take memory
+  bool one_buffer = false;               ///< all_to_all in place
   std::uint32_t split = 0;  ///< the number of the split() or subgroup() that makes this call; 0: none does
 
   // Found by check().

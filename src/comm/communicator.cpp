@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <new>
 #include <numeric>
 #include <random>
 
@@ -26,7 +25,7 @@ comm::Call make_call(schedule::Collective collective, ConstBuffer in, Buffer out
   call.collective = collective;
   call.in = in;
   call.out = out;
-  call.options = options;
+  call.options = &options;
   return call;
 }
 
@@ -55,21 +54,23 @@ comm::Call make_in_place_all_to_all(Buffer data, const CallOptions& options) {
 
 Communicator Communicator::create(const Options& options) {
   comm::refuse_inside_reduction("create");
-  const Launch launch = launch_from_environment();
-  const auto timeout = options.timeout.count() > 0 ? options.timeout : config().timeout;
-  // If all ranks have a wrong setting, each finds it without the store. If only this rank has one, it tells
-  // the other ranks through the store.
-  const Status settings = comm::check_settings(options);
-  std::shared_ptr<Store> store;
-  try {
-    const auto patience =
-        settings.ok() ? timeout : std::min<std::chrono::nanoseconds>(timeout, comm::kFarewell);
-    store = comm::with_system_errors([&] { return store_from_environment(launch, patience); });
-  } catch (const Error&) {
-    settings.throw_if_error();
-    throw;
-  }
-  return create(std::move(store), launch.rank, launch.size, options);
+  return comm::with_system_errors([&] {
+    const Launch launch = launch_from_environment();
+    const auto timeout = comm::timeout_of(options);
+    // If all ranks have a wrong setting, each finds it without the store. If only this rank has one, it tells
+    // the other ranks through the store.
+    const Status settings = comm::check_settings(options);
+    std::shared_ptr<Store> store;
+    try {
+      const auto patience =
+          settings.ok() ? timeout : std::min<std::chrono::nanoseconds>(timeout, comm::kFarewell);
+      store = store_from_environment(launch, patience);
+    } catch (const std::exception&) {
+      settings.throw_if_error();
+      throw;
+    }
+    return create(std::move(store), launch.rank, launch.size, options);
+  });
 }
 
 Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int size, const Options& options) {
@@ -85,11 +86,12 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
                               std::to_string(kMostRanks),
                           {});
   }
-  comm::Terms terms{{}, rendezvous::host_of(*store), options};
   comm::Wireup wireup;
   std::shared_ptr<State> state;
-  comm::AddressExchange address_exchange(*store, rank, size, terms.timeout());
+  const auto timeout = comm::with_system_errors([&] { return comm::timeout_of(options); });
+  comm::AddressExchange address_exchange(*store, rank, size, timeout);
   address_exchange.attempt([&] {
+    comm::Terms terms{{}, rendezvous::host_of(*store), options};
     comm::check_settings(options).throw_if_error();
     wireup = comm::connect(address_exchange, rank, terms);
     if (rank == 0 && size > 1) comm::warn_of_short_key();
@@ -97,13 +99,10 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   });
   state->store = std::move(store);
   Communicator made(state);
-  try {
+  state->with_memory([&] {
     if (size > 1) state->explore(made, wireup, options.measure_costs);
     state->share_memory();
-  } catch (const std::bad_alloc&) {
-    state->engine->end_without_memory().throw_if_error();
-    throw;
-  }
+  });
   return made;
 }
 
@@ -289,7 +288,8 @@ engine::Group* Communicator::State::reserve_group(std::uint32_t split) {
     const std::uint32_t slot = reserved != nullptr ? reserved->slot : next_slot;
     std::uint32_t most[3] = {reserved != nullptr ? 0u : 1u, slot, ~slot};
     const Buffer data(most, 3, DType::uint32);
-    comm::Call call = make_reducing(schedule::Collective::all_reduce, data, data, ReduceOp::max, 0, {});
+    comm::Call call =
+        make_reducing(schedule::Collective::all_reduce, data, data, ReduceOp::max, 0, comm::kUsual);
     call.split = split;
     start(std::move(call), true).wait();
     const auto [taken, highest, inverse_of_lowest] = most;
@@ -344,7 +344,7 @@ template <typename Gather>
 }  // namespace
 
 Communicator Communicator::split(int color, int key) {
-  return divide(color, key, nullptr);
+  return state().with_memory([&] { return divide(color, key, nullptr); });
 }
 
 Communicator Communicator::divide(int color, int key, const std::vector<int>* listed) {
@@ -356,7 +356,7 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
     number = ++parent.splits;
   }
   const auto gather = [&](ConstBuffer in, Buffer out, Counts counts) {
-    comm::Call call = make_call(schedule::Collective::all_gather, in, out, {});
+    comm::Call call = make_call(schedule::Collective::all_gather, in, out, comm::kUsual);
     call.split = number;
     parent.start(std::move(call), true, counts).wait();
   };
@@ -411,7 +411,7 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
 }
 
 Communicator Communicator::subgroup(std::span<const int> ranks) {
-  const State& s = state();
+  State& s = state();
   int position = -1;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] < 0 || ranks[i] >= s.size) {
@@ -425,8 +425,10 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
     }
     if (ranks[i] == s.rank) position = static_cast<int>(i);
   }
-  const std::vector<int> listed(ranks.begin(), ranks.end());
-  return divide(position < 0 ? -1 : 0, position, &listed);
+  return s.with_memory([&] {
+    const std::vector<int> listed(ranks.begin(), ranks.end());
+    return divide(position < 0 ? -1 : 0, position, &listed);
+  });
 }
 
 void Communicator::abort(std::string_view reason) {
@@ -442,7 +444,7 @@ void Communicator::set_label(std::string_view label, std::uint32_t number) {
 }
 
 Communicator Communicator::shrink() {
-  return Communicator(state().shrink());
+  return comm::with_system_errors([&] { return Communicator(state().shrink()); });
 }
 
 }  // namespace kolo

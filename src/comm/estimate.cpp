@@ -33,7 +33,7 @@ Estimate Communicator::estimate(std::string_view collective, std::uint64_t bytes
   State& s = state();
   comm::Call call;
   call.collective = algorithms::require_collective(collective).value_or_throw();
-  call.options = options;
+  call.options = &options;
   call.in.dtype = kType;
   call.count = bytes / size_of(kType) + (bytes % size_of(kType) == 0 ? 0 : 1);
   check_estimate(call, bytes).throw_if_error();

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <sstream>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -14,6 +13,7 @@
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/text_reader.hpp"
 
 namespace kolo::comm {
 namespace {
@@ -58,7 +58,7 @@ Result<std::vector<transport::TransportFactory>> allowed_transports(const Option
   const std::string& names = options.transports.empty() ? config().transports : options.transports;
   const auto known = transport::transport_factories();
   if (names.empty()) return std::vector(known.begin(), known.end());
-  std::istringstream items(names);
+  TextReader items(names);
   std::vector<transport::TransportFactory> allowed;
   for (std::string name; std::getline(items, name, ',');) {
     const transport::TransportFactory* const found = transport::find_transport(name);

@@ -240,7 +240,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     if (first.has_withdrawn) fail_as_left_out("its last shrink() failed");
     epoch = ++first.shrinks << 32;
   }
-  const Deadline deadline = Deadline::after(terms.timeout());
+  const Deadline deadline = Deadline::after(comm::timeout_of(terms.options));
   MembershipAgreement council(*first.engine, first.group->context, first.links(), first.rank, std::move(in),
                               std::move(suspects));
   comm::Terms next = terms;

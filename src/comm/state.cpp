@@ -1,6 +1,5 @@
 #include "comm/state.hpp"
 
-#include <new>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -146,10 +145,10 @@ void Communicator::State::share_memory() {
 
 Wire Communicator::State::wire_for(const comm::Call& call) const {
   if (size == 1) return Wire::native;
-  if (call.options.wire) return *call.options.wire;
+  if (call.options->wire) return *call.options->wire;
   // An algorithm that the caller names may not support the format, and within one host's memory there is no
   // wire.
-  const bool is_free = call.options.algorithm.empty() && group->team == nullptr && !meeting;
+  const bool is_free = call.options->algorithm.empty() && group->team == nullptr && !meeting;
   const Wire wanted = config().wire;
   return is_free && wanted != Wire::native && comm::why_not_rounded(call).empty() ? wanted : Wire::native;
 }
@@ -165,7 +164,7 @@ selection::Choice Communicator::State::choice_of(const comm::Call& call, DType d
                          .rounded = wire != Wire::native};
   choice.bytes = choice.requirements.rounded ? kernels::wire_format(wire).bytes(call.count)
                                              : call.count * size_of(dtype);
-  choice.wanted = call.options.algorithm;
+  choice.wanted = call.options->algorithm;
   choice.preferred = meeting ? meeting_algorithm(call.collective) : config().algorithm;
   return choice;
 }
@@ -226,23 +225,12 @@ comm::PlanCache::Entry Communicator::State::prepare(const comm::Call& call, DTyp
   });
 }
 
-template <typename Begin>
-Work Communicator::State::begin(Begin begin_it) {
-  try {
-    const std::lock_guard lock(mutex);
-    return begin_it();
-  } catch (const std::bad_alloc&) {
-    engine->end_without_memory().throw_if_error();
-    throw;
-  }
-}
-
 Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, Counts recv_counts) {
   if (engine::InsideReduction::is_here()) [[unlikely]]
     comm::throw_inside_reduction(schedule::name_of(call.collective));
-  comm::check(call, rank, size, counts, recv_counts).throw_if_error();
+  with_memory([&] { return comm::check(call, rank, size, counts, recv_counts); }).throw_if_error();
   const std::uint64_t segment_bytes =
-      call.options.segment_bytes > 0 ? call.options.segment_bytes : config().segment_bytes;
+      call.options->segment_bytes > 0 ? call.options->segment_bytes : config().segment_bytes;
   engine::OperationSpec spec;
   spec.collective = call.collective;
   spec.input = call.in.data;
@@ -261,9 +249,10 @@ Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, 
       schedule::has_root(call.collective) ? call.root : static_cast<std::int32_t>(call.split);
   spec.signature.count = call.count;
 
-  return begin([&] {
+  return with_memory([&] {
+    const std::lock_guard lock(mutex);
     const bool is_usual =
-        call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
+        call.options->algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
     comm::PlanCache::Entry unusual;  // outlives the call of start()
     if (is_usual) {
       const comm::PlanCache::FastKey key{call.collective, spec.dtype,      call.reduction.op(),
@@ -279,10 +268,10 @@ Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, 
       unusual = prepare(call, spec.dtype, segment_bytes, wire);
       use(unusual, spec);
     }
-    if (const bool has_own = !call.options.label.empty(); has_own || !label.empty()) {
+    if (const bool has_own = !call.options->label.empty(); has_own || !label.empty()) {
       spec.signature.details = comm::Labels::instance().mark(
-          spec.signature.details, has_own ? call.options.label : std::string_view(label),
-          has_own ? call.options.label_number : label_number);
+          spec.signature.details, has_own ? call.options->label : std::string_view(label),
+          has_own ? call.options->label_number : label_number);
     }
     spec.reduction = std::move(call.reduction);
     spec.counts = !meeting;
@@ -343,7 +332,8 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
         sends ? schedule::make_send(rank, size, peer) : schedule::make_recv(rank, size, planned_peer), shape);
     return comm::PlanCache::Entry{std::move(prepared), 0, 0};
   };
-  return begin([&] {
+  return with_memory([&] {
+    const std::lock_guard lock(mutex);
     const comm::PlanCache::Entry entry = plans.get(std::move(key), make);
     spec.prepared = entry.prepared.get();
     spec.counts = !meeting;

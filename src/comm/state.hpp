@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -71,11 +72,19 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// The caller's, else the environment's where it fits.
   Wire wire_for(const comm::Call& call) const;
 
-  /// Prepares and starts a call. If there is no memory for that, all ranks are told, and it throws an Error.
-  template <typename Begin>
-  Work begin(Begin begin_it);
-  /// Checks, chooses, lowers and starts. Throws InvalidArgument, and what begin() does; other errors come
-  /// with the Work.
+  /// Returns what `part` returns: this rank's part of something that other ranks wait for. If there is no
+  /// memory for that, all ranks are told, and it throws an Error.
+  template <typename Part>
+  auto with_memory(Part part) {
+    try {
+      return part();
+    } catch (const std::bad_alloc&) {
+      engine->end_without_memory().throw_if_error();
+      throw;
+    }
+  }
+  /// Checks, chooses, lowers and starts. Throws InvalidArgument, and what with_memory() does; other errors
+  /// come with the Work.
   Work start(comm::Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});
   enum class Message { send, recv, recv_any };
   /// `peer`: ignored for recv_any.

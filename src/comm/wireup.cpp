@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/cores.hpp"
 #include "base/log.hpp"
+#include "base/text_reader.hpp"
 #include "comm/metrics_server.hpp"
 #include "comm/settings.hpp"
 #include "comm/state.hpp"
@@ -47,11 +47,11 @@ std::string encode(const Published& mine) {
 
 Published decode(const std::string& text) {
   Published published;
-  std::istringstream lines(text);
+  TextReader lines(text);
   std::string line;
   std::getline(lines, line);
   std::string cores;
-  std::istringstream(line) >> published.host >> published.machine >> published.host_name >> cores;
+  TextReader(line) >> published.host >> published.machine >> published.host_name >> cores;
   published.cores = parse_cores(cores);
   while (std::getline(lines, line)) {
     const auto space = line.find(' ');
@@ -170,7 +170,7 @@ std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<transport::
 
 }  // namespace
 
-std::chrono::nanoseconds Terms::timeout() const {
+std::chrono::nanoseconds timeout_of(const Options& options) {
   return options.timeout.count() > 0 ? options.timeout : config().timeout;
 }
 
@@ -262,7 +262,7 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   for (const auto& endpoint : endpoints) log().debug("rank {}: {}", rank, endpoint->describe());
 
   engine::EngineOptions engine_options;
-  engine_options.timeout = terms.timeout();
+  engine_options.timeout = timeout_of(terms.options);
   engine_options.heartbeat = config().heartbeat;
   const Cores& own_cores = all[static_cast<std::size_t>(rank)].cores;
   engine_options.ranks_a_core =

@@ -33,9 +33,10 @@ struct Terms {
   std::string store_host;  ///< the name or address by which all ranks know the store's host; may be empty
   Options options;
   std::string host = {};  ///< HostMark::name(), proved when the first of these groups met
-
-  std::chrono::nanoseconds timeout() const;
 };
+
+/// Of calls, and of a start: the caller's, else the environment's.
+std::chrono::nanoseconds timeout_of(const Options& options);
 
 /// One rank's transports, listening. `text` is for the other ranks: printable, a few KiB at most.
 struct Offer {

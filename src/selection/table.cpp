@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/config.hpp"
+#include "base/text_reader.hpp"
 #include "base/unique_fd.hpp"
 #include "base/whole_file.hpp"
 
@@ -42,7 +43,7 @@ bool is_sane(const Setting& setting) {
 
 /// Adds one line to the table; false if it is malformed.
 bool add_line(TuningTable& table, const std::string& line) {
-  std::istringstream words(line);
+  TextReader words(line);
   std::string what;
   words >> what;
   Setting setting;
@@ -85,7 +86,7 @@ std::string layout_of(const std::vector<int>& hosts, int size) {
 
 Result<TuningTable> TuningTable::parse(const std::string& text) {
   TuningTable table;
-  std::istringstream lines(text);
+  TextReader lines(text);
   std::string line;
   int number = 1;
   const auto wrong = [&](const char* why) {

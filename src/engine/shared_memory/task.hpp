@@ -4,7 +4,6 @@
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
-#include <exception>
 #include <utility>
 
 #include "engine/shared_memory/segment.hpp"
@@ -42,7 +41,8 @@ class Task {
     std::suspend_always initial_suspend() noexcept { return {}; }
     std::suspend_always final_suspend() noexcept { return {}; }
     void return_void() {}
-    [[noreturn]] void unhandled_exception() { std::terminate(); }  // nothing here throws
+    /// From resume(): there was no memory.
+    [[noreturn]] void unhandled_exception() { throw; }
     auto await_transform(Wait next) {
       wait = next;
       return std::suspend_always{};

@@ -259,7 +259,7 @@ void Team::close() {
 
 void Team::release(const std::vector<bool>& lost) {
   const auto deadline = Deadline::after(kLongestPiece);
-  bool all_stopped = calls_.empty();
+  bool all_stopped = announced_ == finished_;  // else a rank may write for a call that is not queued here yet
   while (!all_stopped) {
     all_stopped = true;
     for (std::size_t r = 0; r < segments_.size(); ++r) {

@@ -2,73 +2,15 @@
 // process.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "support/cluster.hpp"
 #include "support/transports.hpp"
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // g++ 12 does not see that both are replaced
-#endif
-
-namespace {
-
-std::atomic<std::uint64_t> allocations{0};
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  // aligned_alloc() takes multiples of the alignment.
-  void* memory = std::aligned_alloc(
-      alignment, (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  return allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-}
-void* operator new[](std::size_t bytes) {
-  return allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
+#include "unit/allocations/operator_new.hpp"
 
 namespace kolo::test {
 namespace {
@@ -84,10 +26,10 @@ class RepeatedCalls : public testing::TestWithParam<const char*> {
     expect_ranks({.size = 2, .transport = GetParam()}, [&](Communicator& communicator) {
       for (int round = 0; round < 30 && counted > 0; ++round) {
         communicator.barrier();
-        const std::uint64_t before = allocations.load();
+        const std::uint64_t before = allocations();
         for (int i = 0; i < calls; ++i) call(communicator);
         communicator.barrier();
-        if (communicator.rank() == 0) counted = allocations.load() - before;
+        if (communicator.rank() == 0) counted = allocations() - before;
         communicator.barrier();
       }
     });
