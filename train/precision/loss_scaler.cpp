@@ -4,8 +4,10 @@
 #include <c10/core/GradMode.h>
 
 #include <cmath>
+#include <cstdint>
 #include <sstream>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,24 @@ std::string text_of(const LossScalerOptions& options) {
   return text.str();
 }
 
+/// The optimizer's tensors that have gradients, each once: tied weights are listed several times.
+std::vector<at::Tensor> with_gradients(torch::optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> result;
+  std::unordered_set<const c10::TensorImpl*> met;
+  for (auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (parameter.grad().defined() && met.insert(parameter.unsafeGetTensorImpl()).second)
+        result.push_back(parameter);
+    }
+  }
+  return result;
+}
+
+bool has_finite_gradient(const at::Tensor& parameter) {
+  const at::Tensor& gradient = parameter.grad();
+  return at::isfinite(gradient.is_sparse() ? gradient._values() : gradient).all().item<bool>();
+}
+
 }  // namespace
 
 LossScaler::LossScaler(DistributedDataParallelBase& model, const LossScalerOptions& options)
@@ -64,19 +84,27 @@ at::Tensor LossScaler::scale(const at::Tensor& loss) {
   return loss * scale_;
 }
 
-bool LossScaler::unscale() {
+bool LossScaler::unscale(torch::optim::Optimizer& optimizer) {
   if (std::exchange(is_unscaled_, true)) return is_finite_;
-  is_finite_ = model_.averages_are_finite();
-  if (!is_finite_) return false;
   const c10::NoGradGuard no_grad;
-  for (const at::Tensor& parameter : model_.parameters()) {
-    if (at::Tensor& gradient = parameter.mutable_grad(); gradient.defined()) gradient.mul_(1 / scale_);
+  std::unordered_set<const c10::TensorImpl*> averaged;
+  for (const auto& parameter : model_.averaged_parameters())
+    averaged.insert(parameter.tensor.unsafeGetTensorImpl());
+  const std::vector<at::Tensor> parameters = with_gradients(optimizer);
+  // Averages are the same on all ranks; of other tensors each rank has gradients of its own.
+  std::uint8_t is_finite = model_.averages_are_finite() ? 1 : 0;
+  for (const at::Tensor& parameter : parameters) {
+    if (!averaged.contains(parameter.unsafeGetTensorImpl()) && !has_finite_gradient(parameter)) is_finite = 0;
   }
+  model_.communicator().all_reduce(Buffer(&is_finite, 1, DType::uint8), ReduceOp::min);
+  is_finite_ = is_finite != 0;
+  if (!is_finite_) return false;
+  for (const at::Tensor& parameter : parameters) parameter.mutable_grad().mul_(1 / scale_);
   return true;
 }
 
 bool LossScaler::step(torch::optim::Optimizer& optimizer) {
-  const bool is_finite = unscale();
+  const bool is_finite = unscale(optimizer);
   is_unscaled_ = false;
   if (!is_finite) {
     require_finite_losses();
@@ -95,7 +123,7 @@ bool LossScaler::step(torch::optim::Optimizer& optimizer) {
 }
 
 void LossScaler::require_finite_losses() {
-  // All ranks come here, as all of them saw the same averages.
+  // All ranks come here, as they have agreed on what unscale() returns.
   const std::string mine = std::exchange(losses_are_finite_, true) ? "" : "its loss is infinite or NaN";
   if (const auto complaint = train::first_complaint(model_.communicator(), mine)) {
     throw Error("rank " + std::to_string(complaint->rank) + ": " + complaint->text +

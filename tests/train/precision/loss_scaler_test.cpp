@@ -83,7 +83,7 @@ TEST(LossScaler, ScaleOfAPowerOfTwoChangesNoBit) {
       for (int step = 0; step < 5; ++step) {
         optimizer.zero_grad();
         scaler.scale(squares(model(numbers(8, 8, communicator.rank() + step)), numbers(8, 4, 3))).backward();
-        EXPECT_TRUE(scaler.unscale());
+        EXPECT_TRUE(scaler.unscale(optimizer));
         clip_gradients(model.parameters(), 0.5);
         EXPECT_TRUE(scaler.step(optimizer));
       }
@@ -125,6 +125,40 @@ TEST(LossScaler, RowsOfSparseTablesAreScaledAndSkippedToo) {
     scaler.scale(scaled(words).square().sum() * factor).backward();
     EXPECT_FALSE(scaler.step(scaled_steps));
     EXPECT_EQ(bits(plain.parameters()), bits(scaled.parameters()));
+  });
+}
+
+/// Besides the chain a parameter that each rank has for itself.
+struct WithOwnImpl : ChainImpl {
+  WithOwnImpl() : ChainImpl(1) { own = register_parameter("own", at::ones({1})); }
+  at::Tensor own;
+};
+
+TEST(LossScaler, TensorsThatAreNotAveragedAreScaledAndSkippedToo) {
+  run_all(2, [](Communicator& communicator) {
+    auto options = small_buckets();
+    options.ignored = {"own"};
+    DistributedDataParallel model(std::make_shared<WithOwnImpl>(), communicator, options);
+    at::Tensor outside = at::ones({1}).set_requires_grad(true);
+    auto tensors = model.parameters();
+    tensors.push_back(outside);
+    tensors.push_back(outside);  // as a tied weight is listed
+    torch::optim::SGD optimizer(tensors, 0.25);
+    LossScaler scaler(model, {});
+    const auto loss = [&](double factor) {
+      return model(numbers(4, 8, 1)).sum() + (model->own * 2 * factor).sum() + outside.sum();
+    };
+    scaler.scale(loss(1)).backward();
+    EXPECT_TRUE(scaler.step(optimizer));
+    EXPECT_EQ(model->own.item<double>(), 0.5);
+    EXPECT_EQ(outside.item<double>(), 0.5) << "SGD makes a step for each time that it is listed";
+
+    optimizer.zero_grad();
+    const auto before = bits(tensors);
+    scaler.scale(loss(communicator.rank() == 1 ? 1e36 : 1)).backward();
+    EXPECT_FALSE(scaler.step(optimizer)) << "overflow on one rank, in a tensor of its own";
+    EXPECT_EQ(bits(tensors), before);
+    EXPECT_EQ(scaler.scale(), 32768);
   });
 }
 

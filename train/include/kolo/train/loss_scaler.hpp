@@ -32,10 +32,11 @@ struct LossScalerOptions {
 ///     scaler.scale(loss(model(images), labels)).backward();
 ///     scaler.step(optimizer);
 ///
-/// Overflow shows in the averages, which are the same on all ranks, so ranks agree about it without a call:
-/// the step is skipped on all of them, the scale shrinks, and a hook has forgotten the step. A scale that is
-/// a power of two, with factors that are, changes no bit of a gradient within range. Under no_sync() the
-/// scale stays until step(). Not thread-safe; the model must outlive it.
+/// Overflow on any rank, in the averages or in the gradient of a tensor of the optimizer that is not averaged
+/// (ignored, or outside the model), skips the step on all ranks; the scale shrinks, and a hook has forgotten
+/// a step of averages with overflow. A scale that is a power of two, with factors that are, changes no bit of
+/// a gradient within range. Under no_sync() the scale stays until step(). Not thread-safe; the model must
+/// outlive it.
 class LossScaler {
  public:
   /// Collective. Throws InvalidArgument, on all ranks, for options out of range (scale and factors positive
@@ -48,13 +49,15 @@ class LossScaler {
   /// The factor of the next loss.
   double scale() const noexcept { return scale_; }
 
-  /// Divides the gradients by the scale, for clipping before step(), which does it otherwise. Once a step;
-  /// returns whether they are finite, and leaves them where they are not.
-  bool unscale();
-  /// Steps the optimizer with unscaled gradients and adapts the scale; skips the step where an average is not
-  /// finite, and returns false. Where the loss itself was infinite or NaN on some rank, no scale helps:
-  /// throws Error on all ranks that names it, having changed nothing; zero the gradients before going on.
-  /// Throws InvalidArgument, on all ranks, when overflows have shrunk the scale to what float32 takes for 0.
+  /// Collective: divides the gradients of the optimizer's tensors by the scale, for clipping before step(),
+  /// which does it otherwise. Once a step; returns whether they and the averages are finite on all ranks, and
+  /// leaves them where they are not.
+  bool unscale(torch::optim::Optimizer& optimizer);
+  /// Collective: steps the optimizer with unscaled gradients and adapts the scale; skips the step where one
+  /// of them is not finite, and returns false. Where the loss itself was infinite or NaN on some rank, no
+  /// scale helps: throws Error on all ranks that names it, having changed nothing; zero the gradients before
+  /// going on. Throws InvalidArgument, on all ranks, when overflows have shrunk the scale to what float32
+  /// takes for 0.
   bool step(torch::optim::Optimizer& optimizer);
   /// How many steps were left out because of overflow, since construction or since what load() has read.
   std::uint64_t skipped_steps() const noexcept { return skipped_; }
