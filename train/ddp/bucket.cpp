@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "ddp/finite.hpp"
@@ -19,6 +20,8 @@ Bucket::Bucket(std::span<const std::size_t> members, std::span<const NamedTensor
     count_ += parts_.back().count;
   }
   memory_ = SharedArena::instance().allocate(count_ * size_of(dtype_));
+  // Slots that backward does not fill are averaged, and looked at, all the same.
+  std::memset(memory_.get(), 0, count_ * size_of(dtype_));
   std::byte* next = memory_.get();
   for (const std::size_t index : members) {
     const at::Tensor& parameter = parameters[index].tensor;

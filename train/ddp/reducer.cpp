@@ -400,7 +400,7 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
       gradient =
           state.is_table ? tables_->table_of(i).average : buckets_[state.bucket].slots()[state.slot].view;
     } else if (state.kept && state.kept->defined()) {
-      gradient.copy_(*state.kept);
+      gradient = std::move(*state.kept);  // the slot keeps the average, of which all ranks have the same bits
     }
     // A rank without data does what the other ranks do: an optimizer skips what has no gradient.
     if (used_anywhere[i] == kNoGradient && !graph_ && !share_.contributes) gradient = at::Tensor();

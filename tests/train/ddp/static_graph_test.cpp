@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kolo/error.hpp"
 #include "kolo/train/activation_checkpoint.hpp"
 #include "kolo/train/compression.hpp"
+#include "kolo/train/shared_tensor.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ddp {
@@ -166,6 +169,24 @@ TEST_F(StaticGraphs, LetRanksJoinThatHaveLessData) {
     reference->forward(numbers(6, 8, 0), 3, true).square().sum().backward();
     EXPECT_TRUE(at::allclose(net->shared->weight.grad(), reference->shared->weight.grad(), 1e-4, 1e-4));
     EXPECT_TRUE(same_everywhere(communicator, bits({net->shared->weight.grad(), net->some->weight.grad()})));
+  });
+}
+
+TEST_F(StaticGraphs, AnswerAlikeOnAllRanksWhetherAveragesAreFinite) {
+  run_all(2, [&](Communicator& communicator) {
+    if (communicator.rank() == 0) {  // what buckets are made of has held other values before
+      std::vector<at::Tensor> used;
+      for (std::int64_t size = 16; size <= 4096; size *= 2) {
+        for (int i = 0; i < 8; ++i) used.push_back(shared_empty({size}).fill_(std::nan("")));
+      }
+    }
+    DistributedDataParallel model(Sharing(), communicator, with_static_graph());
+    EXPECT_TRUE(model.averages_are_finite());
+    for (int step = 0; step < 3; ++step) {
+      for (at::Tensor& parameter : model.parameters()) parameter.mutable_grad() = at::Tensor();
+      model(numbers(6, 8, step), 1, true).sum().backward();
+      EXPECT_TRUE(model.averages_are_finite()) << "step " << step;
+    }
   });
 }
 

@@ -39,6 +39,10 @@ TEST_F(Unused, GradientsThatNobodyComputesStayUntouched) {
     model(numbers(6, 8, communicator.rank()), false).sum().backward();
     EXPECT_TRUE(
         model->idle->weight.grad().eq(static_cast<float>(communicator.rank() + 0.1)).all().item().toBool());
+    // Nor is it looked at where ranks have to answer alike.
+    model->idle->weight.mutable_grad().fill_(1 / static_cast<double>(communicator.rank()));
+    model(numbers(6, 8, communicator.rank()), false).sum().backward();
+    EXPECT_TRUE(same_everywhere(communicator, {model.averages_are_finite()}));
   });
 }
 
