@@ -23,6 +23,7 @@ namespace kolo::train {
 class Adasum final : public GradientHook {
  public:
   std::string describe() const override { return "adasum"; }
+  bool is_mean() const override { return false; }
   void average(const GradientBucket& bucket, Communicator& communicator) override;
   void end_step(bool) override {}
 

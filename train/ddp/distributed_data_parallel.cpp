@@ -14,6 +14,7 @@
 #include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/optimizer_traits.hpp"
+#include "kolo/train/sync_batch_norm.hpp"
 
 namespace kolo {
 
@@ -81,6 +82,12 @@ struct DistributedDataParallelBase::State {
     }
   }
 
+  void weigh_norms(const std::function<double()>& factor) {
+    for (const auto& layer : module->modules()) {
+      if (auto* const norm = layer->as<SyncBatchNorm>()) norm->set_loss_factor(factor);
+    }
+  }
+
   std::shared_ptr<torch::nn::Module> module;
   Communicator communicator;  ///< the caller's, which the caller goes on using
   Communicator own;           ///< so calls on the caller's cannot come between those of a step
@@ -90,7 +97,7 @@ struct DistributedDataParallelBase::State {
   train::Replicator buffers;
   train::ParameterCheck check;
   std::unordered_set<const c10::TensorImpl*> known;  ///< parameters that are averaged, or ignored on purpose
-  std::unique_ptr<train::JoinAgreement> join;        ///< null: all ranks have data in every step
+  std::shared_ptr<train::JoinAgreement> join;        ///< null: all ranks have data in every step
   /// Why the model as it is cannot be trained: backward() throws it, as eval() alone does not say that there
   /// is one.
   std::exception_ptr changed;
@@ -125,14 +132,16 @@ DistributedDataParallelBase::Join::Join(DistributedDataParallelBase& parallel, J
     throw InvalidArgument("join() does not go with the hook " + state.options.hook->describe() +
                               ", which does not average over all ranks",
                           {});
-  state.join = std::make_unique<train::JoinAgreement>(state.own, mode);
+  state.join = std::make_shared<train::JoinAgreement>(state.own, mode);
   state.reducer.set_join(state.join.get());
+  state.weigh_norms([join = state.join] { return join->factor(); });
 }
 
 DistributedDataParallelBase::Join::~Join() {
   State& state = *parallel_.state_;
   if (!is_finished_) state.reducer.leave("left join() without finish()");
   state.reducer.set_join(nullptr);
+  state.weigh_norms({});
   state.join.reset();
 }
 

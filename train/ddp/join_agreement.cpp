@@ -45,22 +45,28 @@ StepShare JoinAgreement::wait() {
         "which of them have data",
         {});
   }
-  work_.wait();
+  static_cast<void>(factor());
   is_announced_ = false;
+  return share_;
+}
+
+double JoinAgreement::factor() {
+  if (!is_announced_) return share_.factor;
+  work_.wait();
   const auto ranks = static_cast<double>(all_.size());
   double active = 0, samples = 0;
   for (const Word& word : all_) {
     active += static_cast<double>(word.has_data);
     samples += static_cast<double>(word.samples);
   }
-  StepShare share{.is_over = active == 0, .contributes = mine_.has_data != 0};
-  if (share.is_over) return share;
-  share.root = static_cast<int>(
+  share_ = {.is_over = active == 0, .contributes = mine_.has_data != 0};
+  if (share_.is_over) return share_.factor;
+  share_.root = static_cast<int>(
       std::ranges::find_if(all_, [](const Word& word) { return word.has_data != 0; }) - all_.begin());
-  if (mode_ == JoinMode::divide_by_active) share.factor = ranks / active;
+  if (mode_ == JoinMode::divide_by_active) share_.factor = ranks / active;
   if (mode_ == JoinMode::weigh_by_samples)
-    share.factor = samples == 0 ? 0 : ranks * static_cast<double>(mine_.samples) / samples;
-  return share;
+    share_.factor = samples == 0 ? 0 : ranks * static_cast<double>(mine_.samples) / samples;
+  return share_.factor;
 }
 
 }  // namespace kolo::train

@@ -33,6 +33,8 @@ class JoinAgreement {
   void announce(std::optional<std::uint64_t> samples);
   /// Throws InvalidArgument where nothing was announced.
   StepShare wait();
+  /// That of the step which was announced last, before and after wait().
+  double factor();
 
  private:
   struct Word {
@@ -45,6 +47,7 @@ class JoinAgreement {
   std::vector<Word> all_;
   Work work_;
   bool is_announced_ = false;
+  StepShare share_;
 };
 
 }  // namespace kolo::train

@@ -263,10 +263,11 @@ void Reducer::start_complete_buckets() {
 
 void Reducer::start(std::size_t index) {
   Bucket& bucket = buckets_[index];
-  if (share_.factor != 1) bucket.scale(share_.factor);
+  const bool has_hook = hook_thread_ && bucket.buffer().dtype == DType::float32;
+  if (share_.factor != 1 && !(has_hook && !options_.hook->is_mean())) bucket.scale(share_.factor);
   if (forward_) {
     forward_->start(index);
-  } else if (hook_thread_ && bucket.buffer().dtype == DType::float32) {
+  } else if (has_hook) {
     bucket.start(*hook_thread_, *options_.hook,
                  {.index = index, .loss_scale = loss_scale_, .contributes = share_.contributes});
   } else {

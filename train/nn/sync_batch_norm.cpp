@@ -6,6 +6,7 @@
 #include <torch/custom_class.h>
 
 #include <cstdint>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -77,10 +78,14 @@ Moments global_moments(const at::Tensor& input, Communicator& communicator) {
 
 /// What backward keeps beside tensors.
 struct Kept : torch::CustomClassHolder {
-  Kept(Communicator communicator_, double count_, double eps_)
-      : communicator(std::move(communicator_)), count(count_), eps(eps_) {}
+  Kept(Communicator communicator_, std::function<double()> loss_factor_, double count_, double eps_)
+      : communicator(std::move(communicator_)),
+        loss_factor(std::move(loss_factor_)),
+        count(count_),
+        eps(eps_) {}
 
   Communicator communicator;
+  std::function<double()> loss_factor;
   double count;  ///< values a feature, of all ranks
   double eps;
 };
@@ -90,11 +95,12 @@ class Normalize : public torch::autograd::Function<Normalize> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias, const Moments& moments,
-                            double eps, const Communicator& communicator) {
+                            double eps, const Communicator& communicator,
+                            const std::function<double()>& loss_factor) {
     const at::Tensor variance = moments.squares / moments.count;
     context->save_for_backward({input, weight, moments.mean, variance});
     context->saved_data["kept"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Kept>(communicator, moments.count, eps));
+        c10::IValue::make_capsule(c10::make_intrusive<Kept>(communicator, loss_factor, moments.count, eps));
     if (input.numel() == 0) return at::empty_like(input);  // a division by zero in libtorch 1.13
     const at::ScalarType type = input.scalar_type();
     return std::get<0>(
@@ -117,17 +123,19 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const auto dimensions = sample_dimensions(input);
     const at::Tensor sum = above.sum(dimensions), weighted = (above * normalized).sum(dimensions);
 
-    const at::Tensor sums = at::cat({sum, weighted}).to(at::kDouble);
+    // This rank's gradients are multiplied by `share` later on, so only its part of the sums is already now.
+    const double share = kept.loss_factor ? kept.loss_factor() : 1;
+    const at::Tensor sums = at::cat({sum, weighted}).to(at::kDouble).mul_(share);
     kept.communicator.all_reduce(
         Buffer(sums.data_ptr(), static_cast<std::uint64_t>(sums.numel()), DType::float64), ReduceOp::sum);
     const std::int64_t features = input.size(1);
-    const at::Tensor mean_above = sums.slice(0, 0, features) / kept.count;
-    const at::Tensor mean_weighted = sums.slice(0, features) / kept.count;
+    if (share != 0) sums.div_(kept.count * share);  // with 0, what is given below does not count
+    const at::Tensor mean_above = sums.slice(0, 0, features), mean_weighted = sums.slice(0, features);
     const at::Tensor factor = scale * weight.to(at::kDouble);
     const at::Tensor below =
         (above - along_features(mean_above, input) - normalized * along_features(mean_weighted, input)) *
         along_features(factor, input);
-    return {below, weighted, sum, {}, {}, {}};
+    return {below, weighted, sum, {}, {}, {}, {}};
   }
 };
 
@@ -202,7 +210,7 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   const std::int64_t features = options.num_features();
   const at::Tensor factors = weight.defined() ? as_values(weight) : at::ones({features}, values.options());
   const at::Tensor terms = bias.defined() ? as_values(bias) : at::zeros({features}, values.options());
-  return Normalize::apply(values, factors, terms, moments, options.eps(), communicator_)
+  return Normalize::apply(values, factors, terms, moments, options.eps(), communicator_, loss_factor_)
       .to(input.scalar_type());
 }
 

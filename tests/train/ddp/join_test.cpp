@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -226,6 +227,86 @@ TEST_F(Joining, SynchronizedNormalizationCountsADoneRankAsEmpty) {
     EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters())));
     EXPECT_EQ(model->norm->num_batches_tracked.item<std::int64_t>(), 3);
   });
+}
+
+TEST_F(Joining, SynchronizedNormalizationWeighsSamplesAsOneProcessDoes) {
+  const at::Tensor x = inputs(0, 0, 6), y = targets(0, 0, 6);
+  std::vector<at::Tensor> expected;
+  run_all(1, [&](Communicator& communicator) {
+    Normed net(8, 4, communicator);
+    net->to(at::kDouble);
+    squares(net(x), y).backward();
+    for (const at::Tensor& parameter : net->parameters()) expected.push_back(parameter.grad());
+  });
+  run_all(3, [&](Communicator& communicator) {
+    const int rank = communicator.rank();
+    Normed net(8, 4, communicator);
+    net->to(at::kDouble);
+    DistributedDataParallel model(net, communicator, small_buckets());
+    auto join = model.join(JoinMode::weigh_by_samples);
+    const std::vector<std::int64_t> borders = {0, 2, 6, 6};  // batches of 2, 4 and none
+    const auto mine = [&](const at::Tensor& all) {
+      return all.slice(0, borders[static_cast<std::size_t>(rank)],
+                       borders[static_cast<std::size_t>(rank) + 1]);
+    };
+    const auto pass = [&] { squares(model(mine(x)), mine(y)).backward(); };
+    if (rank < 2) {
+      join.step(mine(x).size(0));
+      {
+        const auto guard = model.no_sync();  // the share counts for all passes of a step
+        pass();
+      }
+      for (at::Tensor& parameter : model.parameters()) parameter.mutable_grad().zero_();
+      pass();
+    }
+    const auto expect = [&] {
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(at::allclose(model.parameters()[i].grad(), expected[i], 1e-10, 1e-12))
+            << "parameter " << i;
+    };
+    if (rank < 2) expect();
+    join.finish(expect, [&] {
+      for (int i = 0; i < 2; ++i) {  // as the other ranks, whose norms communicate in both
+        std::optional<DistributedDataParallelBase::NoSync> guard;
+        if (i == 0) guard.emplace(model);
+        model(mine(x)).sum().backward();
+      }
+    });
+  });
+}
+
+TEST_F(Joining, AdasumIsThatOfTheRanksWithData) {
+  const auto gradient = [](DistributedDataParallel<ChainImpl>& model, int part) {
+    squares(model(inputs(part, 0, 4).to(at::kFloat)), targets(part, 0, 4).to(at::kFloat)).backward();
+    return model->first->weight.grad().clone();
+  };
+  const auto with_adasum = [] {
+    auto options = small_buckets();
+    options.hook = make_gradient_hook("adasum");
+    return options;
+  };
+  at::Tensor expected;
+  run_all(2, [&](Communicator& communicator) {
+    DistributedDataParallel model(Chain(1), communicator, with_adasum());
+    const at::Tensor found = gradient(model, communicator.rank());
+    if (communicator.rank() == 0) expected = found;
+  });
+  for (const JoinMode mode :
+       {JoinMode::divide_by_all, JoinMode::divide_by_active, JoinMode::weigh_by_samples}) {
+    for (int idle = 0; idle < 3; ++idle) {
+      run_all(3, [&](Communicator& communicator) {
+        DistributedDataParallel model(Chain(1), communicator, with_adasum());
+        auto join = model.join(mode);
+        at::Tensor found;
+        if (communicator.rank() != idle) {
+          join.step(4);
+          found = gradient(model, communicator.rank() - (communicator.rank() > idle ? 1 : 0));
+        }
+        join.finish([&] { found = model->first->weight.grad().clone(); });
+        EXPECT_TRUE(at::allclose(found, expected, 1e-5, 1e-7)) << "rank " << idle << " has none";
+      });
+    }
+  }
 }
 
 TEST_F(Joining, WhatIsForgottenIsAnErrorOnAllRanks) {

@@ -64,6 +64,9 @@ class GradientHook {
   virtual std::string describe() const = 0;
   /// False where ranks get different averages: then check_parameters_every and join() are refused.
   virtual bool keeps_ranks_equal() const { return true; }
+  /// False where what average() gives is no mean over the ranks, so that gradients that are zero leave it as
+  /// it is: join() then changes no factor of gradients, whatever its mode.
+  virtual bool is_mean() const { return true; }
   /// Throws InvalidArgument where the settings do not suit a model with these parameters, of which each is
   /// alone (`offset` is 0), or a state that was set does not.
   virtual void check(std::span<const GradientPart> parameters) const { static_cast<void>(parameters); }

@@ -7,7 +7,9 @@
 #include <torch/nn/options/batchnorm.h>
 #include <torch/nn/pimpl.h>
 
+#include <functional>
 #include <iosfwd>
+#include <utility>
 
 #include "kolo/communicator.hpp"
 
@@ -35,6 +37,9 @@ class SyncBatchNormImpl : public torch::nn::Module {
   /// `input` [samples, features, ...]; float16 and bfloat16 are computed in float32. Throws InvalidArgument
   /// for another shape, or in training where all ranks together have no two values a feature.
   at::Tensor forward(const at::Tensor& input);
+  /// In backward, `factor` gives what this rank's loss counts beside those of the other ranks, which
+  /// multiplies its gradients later on: join() sets it. Empty: ranks' losses count alike.
+  void set_loss_factor(std::function<double()> factor) { loss_factor_ = std::move(factor); }
   /// Sets parameters and statistics to what they are after construction.
   void reset_parameters();
   /// Writes the number of features and eps in one line; libtorch calls it to print a model.
@@ -50,6 +55,7 @@ class SyncBatchNormImpl : public torch::nn::Module {
 
  private:
   Communicator communicator_;
+  std::function<double()> loss_factor_;
 };
 TORCH_MODULE(SyncBatchNorm);
 
