@@ -16,10 +16,12 @@ namespace kolo {
 struct DistributedSampler::State {
   std::int64_t size;
   std::uint64_t epoch = 0;
-  std::size_t position = 0;              ///< in order
-  std::vector<std::int64_t> order = {};  ///< this rank's indices of the epoch; empty until they are asked for
-  bool has_ended = false;                ///< the next reset() goes on to another epoch
-  bool is_loaded = false;                ///< the next reset() goes on within this one
+  std::int64_t taken = 0;    ///< of the epoch, by all ranks, before it was loaded
+  std::size_t position = 0;  ///< in order
+  std::vector<std::int64_t> order =
+      {};                  ///< this rank's of what was not taken; empty until they are asked for
+  bool has_ended = false;  ///< the next reset() goes on to another epoch
+  bool is_loaded = false;  ///< the next reset() goes on within this one
 };
 
 DistributedSampler::DistributedSampler(std::int64_t size, int rank, int ranks,
@@ -40,7 +42,11 @@ std::uint64_t DistributedSampler::epoch() const noexcept {
 }
 
 std::int64_t DistributedSampler::samples_per_rank() const noexcept {
-  return options_.drop_last ? state_->size / ranks_ : (state_->size + ranks_ - 1) / ranks_;
+  return share_of(state_->size);
+}
+
+std::int64_t DistributedSampler::share_of(std::int64_t samples) const noexcept {
+  return options_.drop_last ? samples / ranks_ : (samples + ranks_ - 1) / ranks_;
 }
 
 void DistributedSampler::reset(train::SamplerSize size) {
@@ -66,28 +72,45 @@ train::SamplerBatch DistributedSampler::next(std::size_t count) {
   return batch;
 }
 
+std::string DistributedSampler::description() const {
+  return std::to_string(state_->size) + " samples, seed " + std::to_string(options_.seed) + ", shuffle " +
+         (options_.shuffle ? "true" : "false") + ", drop_last " + (options_.drop_last ? "true" : "false");
+}
+
 void DistributedSampler::save(torch::serialize::OutputArchive& archive) const {
-  archive.write("epoch", c10::IValue(static_cast<std::int64_t>(state_->epoch)));
-  archive.write("position", c10::IValue(static_cast<std::int64_t>(state_->position)));
+  const auto write = [&archive](const char* name, const c10::IValue& value) { archive.write(name, value); };
+  write("epoch", static_cast<std::int64_t>(state_->epoch));
+  // All ranks have taken as many, so that any number of them may go on.
+  write("taken", state_->taken + static_cast<std::int64_t>(state_->position) * ranks_);
+  write("sampler", description());
 }
 
 void DistributedSampler::load(torch::serialize::InputArchive& archive) {
-  c10::IValue epoch, position(std::int64_t{0});
+  c10::IValue epoch, taken(std::int64_t{0}), position, sampler(description());
   archive.read("epoch", epoch);
-  archive.try_read("position", position);  // older files have none
+  if (!archive.try_read("taken", taken) && archive.try_read("position", position))
+    taken = position.toInt() * ranks_;  // an older file, which does not say of how many ranks and samples
+  archive.try_read("sampler", sampler);
+  if (sampler.toStringRef() != description()) {
+    throw InvalidArgument("the state is that of a DistributedSampler of " + sampler.toStringRef() +
+                              ", and this one is of " + description(),
+                          {});
+  }
   set_epoch(static_cast<std::uint64_t>(epoch.toInt()));
-  state_->position = static_cast<std::size_t>(position.toInt());
-  state_->is_loaded = state_->position > 0;
+  state_->taken = taken.toInt();
+  state_->is_loaded = state_->taken > 0;
 }
 
 std::vector<std::int64_t> DistributedSampler::indices() const {
   std::vector<std::int64_t> order(static_cast<std::size_t>(state_->size));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (options_.shuffle) train::shuffle(order, options_.seed, state_->epoch);
-  std::vector<std::int64_t> mine(static_cast<std::size_t>(samples_per_rank()));
+  const std::int64_t left = std::max<std::int64_t>(0, state_->size - state_->taken);
+  std::vector<std::int64_t> mine(static_cast<std::size_t>(share_of(left)));
+  const auto first = static_cast<std::size_t>(state_->taken + rank_);
   for (std::size_t k = 0; k < mine.size(); ++k) {
     // Beyond the end the order starts again; with fewer samples than ranks that may be more than once.
-    mine[k] = order[(k * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank_)) % order.size()];
+    mine[k] = order[(first + k * static_cast<std::size_t>(ranks_)) % order.size()];
   }
   return mine;
 }

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "kolo/error.hpp"
 
@@ -132,20 +134,25 @@ TEST(DistributedSampler, ServesADataLoaderWithANewOrderInEachEpoch) {
   EXPECT_EQ(std::set<std::int64_t>(all_ranks.begin(), all_ranks.end()).size(), 22u);
 }
 
+/// `sampler` goes on from the state of `of`, as a data loader does.
+void go_on(DistributedSampler& sampler, const DistributedSampler& of) {
+  torch::serialize::OutputArchive out;
+  of.save(out);
+  std::stringstream file;
+  out.save_to(file);
+  torch::serialize::InputArchive in;
+  in.load_from(file);
+  sampler.load(in);
+  sampler.reset();
+}
+
 TEST(DistributedSampler, GoesOnWithinAnEpochAfterItWasLoaded) {
   DistributedSampler sampler(20, 1, 2);
   sampler.set_epoch(7);
   sampler.reset();
   sampler.next(3);
-  torch::serialize::OutputArchive out;
-  sampler.save(out);
-  std::stringstream file;
-  out.save_to(file);
-  torch::serialize::InputArchive in;
-  in.load_from(file);
   DistributedSampler loaded(20, 1, 2);
-  loaded.load(in);
-  loaded.reset();  // as the data loader does
+  go_on(loaded, sampler);
   EXPECT_EQ(loaded.epoch(), 7u);
   EXPECT_EQ(*loaded.next(100), *sampler.next(100));
   EXPECT_FALSE(loaded.next(1).has_value());
@@ -154,6 +161,43 @@ TEST(DistributedSampler, GoesOnWithinAnEpochAfterItWasLoaded) {
   EXPECT_EQ(loaded.next(100)->size(), 10u);
   loaded.reset(6);
   EXPECT_EQ(loaded.next(100)->size(), 3u) << "the data set has got smaller";
+}
+
+TEST(DistributedSampler, GoesOnWithAnotherNumberOfRanksAndGivesEachSampleOnce) {
+  constexpr int kSize = 120;
+  for (const std::vector<int>& numbers_of_ranks :
+       {std::vector<int>{4, 2}, {2, 4}, {4, 3}, {1, 4}, {3, 3}, {4, 2, 3, 1}}) {
+    std::multiset<std::size_t> seen;
+    std::optional<DistributedSampler> before;
+    for (const int& ranks : numbers_of_ranks) {
+      std::optional<DistributedSampler> first;
+      for (int rank = 0; rank < ranks; ++rank) {
+        DistributedSampler sampler(kSize, rank, ranks, {.seed = 3});
+        sampler.set_epoch(2);
+        if (before) go_on(sampler, *before);
+        const auto batch = sampler.next(&ranks == &numbers_of_ranks.back() ? kSize : 12);
+        seen.insert(batch->begin(), batch->end());
+        if (rank == 0) first = sampler;
+      }
+      before = first;
+    }
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(kSize));
+    EXPECT_EQ(std::set<std::size_t>(seen.begin(), seen.end()).size(), static_cast<std::size_t>(kSize));
+  }
+}
+
+TEST(DistributedSampler, RefusesTheStateOfAnotherOne) {
+  const DistributedSampler of(100, 0, 2, {.seed = 3});
+  for (const auto& [size, options] :
+       std::vector<std::pair<int, DistributedSamplerOptions>>{{90, {.seed = 3}},
+                                                              {100, {.seed = 4}},
+                                                              {100, {.shuffle = false, .seed = 3}},
+                                                              {100, {.seed = 3, .drop_last = true}}}) {
+    DistributedSampler other(size, 0, 2, options);
+    other.set_epoch(5);
+    EXPECT_THROW(go_on(other, of), InvalidArgument);
+    EXPECT_EQ(other.epoch(), 5u) << "nothing has changed";
+  }
 }
 
 TEST(DistributedSampler, RefusesSenselessRanks) {

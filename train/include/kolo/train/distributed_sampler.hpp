@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,7 +56,8 @@ class DistributedSampler : public train::SamplerBase {
   void set_epoch(std::uint64_t epoch);
   /// The epoch that indices() and next() are about, from 0.
   std::uint64_t epoch() const noexcept;
-  /// This rank's indices for the epoch; samples_per_rank() of them.
+  /// This rank's indices for the epoch, samples_per_rank() of them; its share of what was left of an epoch
+  /// that was loaded.
   std::vector<std::int64_t> indices() const;
   /// How many samples each rank has in an epoch, the same on all ranks: size / ranks, rounded down with
   /// drop_last and up without.
@@ -69,12 +71,17 @@ class DistributedSampler : public train::SamplerBase {
   /// The next indices of this rank in the epoch, `count` of them or what is left; nothing after the last.
   train::SamplerBatch next(std::size_t count) override;
 
-  /// Epoch and position, for checkpoints. A data loader with workers asks for batches ahead of those that it
+  /// Epoch and position, for checkpoints; all ranks must have taken as many. Any number of ranks may load
+  /// them and goes on with what is left of the epoch, in its order. load() throws InvalidArgument for a state
+  /// of another size, seed or options. A data loader with workers asks for batches ahead of those that it
   /// gives out.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
+  std::string description() const;
+  std::int64_t share_of(std::int64_t samples) const noexcept;
+
   struct State;
   std::shared_ptr<State> state_;
   int rank_;
