@@ -5,6 +5,9 @@
 #include <sstream>
 #include <vector>
 
+#include "kolo/error.hpp"
+#include "libtorch/problem.hpp"
+
 namespace kolo::train {
 namespace {
 
@@ -30,6 +33,13 @@ std::optional<Complaint> first_complaint(Communicator& communicator, const std::
   if (first == lengths.end()) return {};
   const int rank = static_cast<int>(first - lengths.begin());
   return Complaint{rank, text_from(communicator, mine, rank)};
+}
+
+void require_on_all(Communicator& communicator, const std::string& who, const std::function<void()>& action) {
+  if (const auto complaint = first_complaint(communicator, problem_of(action))) {
+    throw InvalidArgument(who + ": " + name_of_rank(complaint->rank) + ": " + complaint->text,
+                          {.peer = complaint->rank, .collective = who});
+  }
 }
 
 std::string difference(const std::string& mine, const std::string& others, const std::string& me,

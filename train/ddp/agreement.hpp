@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,10 @@ struct Complaint {
 };
 /// Collective: that of the first rank whose text is not empty; nothing if all are.
 std::optional<Complaint> first_complaint(Communicator& communicator, const std::string& mine);
+
+/// Collective: where `action` throws on one rank, all ranks throw InvalidArgument with what it says on the
+/// first such rank. `who` begins the text.
+void require_on_all(Communicator& communicator, const std::string& who, const std::function<void()>& action);
 
 /// The first line in which two texts differ, in words; empty if they are equal. `what` is one line.
 std::string difference(const std::string& mine, const std::string& others, const std::string& me,

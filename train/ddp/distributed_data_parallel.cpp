@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <optional>
 #include <unordered_set>
 
+#include "ddp/agreement.hpp"
 #include "ddp/join_agreement.hpp"
 #include "ddp/model.hpp"
 #include "ddp/parameter_check.hpp"
@@ -24,8 +26,8 @@ struct DistributedDataParallelBase::State {
       : module(std::move(module_)),
         communicator(std::move(communicator_)),
         own(communicator.split(0)),
-        options(require_compatible(options_)),
-        model(train::alike(require_dense(train::Model(*module, options), options), own, options)),
+        options(options_),
+        model(agreed(module.get(), options, own)),
         reducer(model.trainable, model.tables, own, options),
         buffers(model.buffers),
         check(model.parameters(), options.check_parameters_every) {
@@ -34,11 +36,26 @@ struct DistributedDataParallelBase::State {
       known.insert(parameter.tensor.unsafeGetTensorImpl());
     for (const train::NamedTensor& parameter : model.ignored)
       known.insert(parameter.tensor.unsafeGetTensorImpl());
-    if (options.hook) options.hook->check(train::parts_of(model.dense()));
   }
 
-  static const DistributedDataParallelOptions& require_compatible(
-      const DistributedDataParallelOptions& options) {
+  /// Collective: with rank 0's values.
+  static train::Model agreed(const torch::nn::Module* module, const DistributedDataParallelOptions& options,
+                             Communicator& communicator) {
+    std::optional<train::Model> model;
+    train::require_on_all(communicator, "DistributedDataParallel", [&] {
+      if (module == nullptr) throw InvalidArgument("there is no model", {});
+      require_compatible(options);
+      model.emplace(*module, options);
+      require_dense(*model, options);
+      if (options.hook) options.hook->check(train::parts_of(model->dense()));
+      for (const auto& [name, parameter, note] : model->trainable) {  // that of another Reducer retires it
+        if (train::Reducer::of(parameter) == nullptr) train::require_unheard(name, parameter);
+      }
+    });
+    return train::alike(std::move(*model), communicator, options);
+  }
+
+  static void require_compatible(const DistributedDataParallelOptions& options) {
     const auto exclude = [](const std::string& one, const std::string& other) {
       throw InvalidArgument("the options " + one + " and " + other + " exclude each other", {});
     };
@@ -54,11 +71,10 @@ struct DistributedDataParallelBase::State {
     if (options.static_graph && options.find_unused_parameters)
       exclude("static_graph", "find_unused_parameters");
     if (options.static_graph && options.overlap_forward) exclude("static_graph", "overlap_forward");
-    return options;
   }
 
-  static train::Model require_dense(train::Model model, const DistributedDataParallelOptions& options) {
-    if (!options.overlap_forward || model.tables.empty()) return model;
+  static void require_dense(const train::Model& model, const DistributedDataParallelOptions& options) {
+    if (!options.overlap_forward || model.tables.empty()) return;
     throw InvalidArgument("'" + model.trainable[model.tables[0]].name +
                               "' has sparse gradients, which exclude the option overlap_forward",
                           {});
@@ -107,7 +123,6 @@ struct DistributedDataParallelBase::State {
 DistributedDataParallelBase::DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
                                                          Communicator communicator,
                                                          DistributedDataParallelOptions options) {
-  if (!module) throw InvalidArgument("there is no model", {});
   if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
   state_ = std::make_unique<State>(std::move(module), std::move(communicator), options);
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "kolo/error.hpp"
+
 namespace kolo::train {
 namespace {
 
@@ -58,6 +60,13 @@ GradientListener* listener_of(const at::Tensor& parameter) {
   const auto found = std::ranges::find_if(
       hooks, [](const auto& hook) { return dynamic_cast<Hook*>(hook.get()) != nullptr; });
   return found == hooks.end() ? nullptr : &static_cast<Hook*>(found->get())->listener();
+}
+
+void require_unheard(const std::string& name, const at::Tensor& parameter) {
+  if (listener_of(parameter) == nullptr) return;
+  throw InvalidArgument("another object averages the gradient of '" + name +
+                            "': a parameter has one DistributedDataParallel or ShardedDataParallel",
+                        {});
 }
 
 void queue_end(GradientListener& listener) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "ddp/node.hpp"
 
@@ -30,6 +31,9 @@ std::uintptr_t add_gradient_hook(const NodePtr& accumulator, GradientListener& l
 
 /// The first one that listens to the parameter; null for none.
 GradientListener* listener_of(const at::Tensor& parameter);
+
+/// Throws InvalidArgument where one listens.
+void require_unheard(const std::string& name, const at::Tensor& parameter);
 
 /// From within a run: its end calls end_run(), and then, or where it ends otherwise, leave_run().
 void queue_end(GradientListener& listener);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "ddp/agreement.hpp"
 #include "ddp/autograd_run.hpp"
 #include "ddp/bucket_assignment.hpp"
 #include "ddp/failure.hpp"
@@ -35,8 +36,12 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_
     search_ = std::make_unique<BucketSearch>(parameters_.size(), options_);
   if (options_.static_graph) graph_ = std::make_unique<StaticGraph>(parameters_, communicator_.rank());
   if (options_.hook) hook_thread_ = std::make_unique<AveragingThread>(communicator_.split(0));
-  if (options_.overlap_forward)
-    forward_ = std::make_unique<ForwardOverlap>(buckets_, parameters_, communicator_.split(0), options_);
+  if (options_.overlap_forward) {
+    const Communicator own = communicator_.split(0);
+    require_on_all(communicator_, "DistributedDataParallel", [&] {  // it calls a function of the program's
+      forward_ = std::make_unique<ForwardOverlap>(buckets_, parameters_, own, options_);
+    });
+  }
   for (std::size_t i = 0; i < states_.size(); ++i) watch(i);
 }
 

@@ -7,7 +7,6 @@
 #include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "libtorch/problem.hpp"
 
 namespace kolo::train {
 
@@ -15,7 +14,7 @@ AgreedModel agree(const std::string& who, const torch::nn::Module& module, Commu
                   const std::string& settings, const std::function<void(const Model&)>& require_valid) {
   std::optional<Model> model;
   AgreedModel agreed;
-  const std::string problem = problem_of([&] {
+  require_on_all(communicator, who, [&] {
     model.emplace(module, DistributedDataParallelOptions{});
     require_valid(*model);
     agreed = {.parameters = model->trainable, .buffers = {}, .frozen = model->frozen, .all = model->all()};
@@ -25,10 +24,6 @@ AgreedModel agree(const std::string& who, const torch::nn::Module& module, Commu
       agreed.buffers.push_back(buffer);
     }
   });
-  if (const auto complaint = first_complaint(communicator, problem)) {
-    throw InvalidArgument(who + ": rank " + std::to_string(complaint->rank) + ": " + complaint->text,
-                          {.peer = complaint->rank, .collective = who});
-  }
   const std::string mine = who + ", " + settings + '\n' + text_of_layout(agreed.all);
   if (const auto odd = find_odd_text(communicator, mine, "tensor")) {
     throw MismatchError("the ranks do not agree on what to average: " + odd->text,

@@ -7,6 +7,8 @@
 #include "ddp/agreement.hpp"
 #include "ddp/model.hpp"
 #include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+#include "libtorch/problem.hpp"
 #include "pipeline/pipeline_step.hpp"
 #include "pipeline/split_model.hpp"
 
@@ -76,6 +78,8 @@ std::string find_tied(const PipelineStage& stage, const std::vector<PipelineTie>
       return std::string("`tie` names '") + name + "', which is no parameter of the " +
              (is_first ? "first" : "last") + " stage";
     }
+    const std::string problem = train::problem_of([&] { dtype_of_tensor(found->scalar_type()); });
+    if (!problem.empty()) return '\'' + name + "': " + problem;
     (is_first ? pairs[i].first : pairs[i].last) = *found;
   }
   return {};

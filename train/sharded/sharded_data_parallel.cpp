@@ -5,13 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "ddp/agreement.hpp"
+#include "ddp/gradient_listener.hpp"
 #include "ddp/model.hpp"
 #include "kolo/error.hpp"
 #include "optim/gradient_norm.hpp"
 #include "sharded/sharded_step.hpp"
+#include "sharded/unit_plan.hpp"
 
 namespace kolo {
 namespace {
@@ -33,8 +38,8 @@ void require_equal(Communicator& communicator, const ShardedDataParallelOptions&
   }
 }
 
-train::Model require_dense(train::Model model) {
-  if (model.tables.empty()) return model;
+void require_dense(const train::Model& model) {
+  if (model.tables.empty()) return;
   throw InvalidArgument("'" + model.trainable[model.tables[0]].name +
                             "' has sparse gradients, which cannot be averaged in shards: make the embedding "
                             "with sparse(false)",
@@ -60,20 +65,30 @@ struct ShardedDataParallelBase::State {
       : module(std::move(module_)),
         communicator(std::move(communicator_)),
         own(communicator.split(0)),
-        model(agree(own, *module, options)),
+        model(agree(own, module.get(), options, units)),
         buffers(model.buffers),
-        step(train::plan_units(*module, options.units, model.trainable),
-             options.broadcast_buffers ? &buffers : nullptr, own, options.shard) {}
+        step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options.shard) {}
 
-  static train::Model agree(Communicator& communicator, const torch::nn::Module& module,
-                            const ShardedDataParallelOptions& options) {
+  static train::Model agree(Communicator& communicator, const torch::nn::Module* module,
+                            const ShardedDataParallelOptions& options,
+                            std::vector<train::PlannedUnit>& units) {
     require_equal(communicator, options);
-    return train::alike(require_dense(train::Model(module, {})), communicator, {});
+    std::optional<train::Model> model;
+    train::require_on_all(communicator, "ShardedDataParallel", [&] {
+      if (module == nullptr) throw InvalidArgument("there is no model", {});
+      model.emplace(*module, DistributedDataParallelOptions{});
+      require_dense(*model);
+      units = train::plan_units(*module, options.units, model->trainable);
+      for (const train::NamedTensor& parameter : model->trainable)
+        train::require_unheard(parameter.name, parameter.tensor);
+    });
+    return train::alike(std::move(*model), communicator, {});
   }
 
   std::shared_ptr<torch::nn::Module> module;
-  Communicator communicator;  ///< the caller's, which the caller goes on using
-  Communicator own;           ///< so calls on the caller's cannot come between those of a step
+  Communicator communicator;              ///< the caller's, which the caller goes on using
+  Communicator own;                       ///< so calls on the caller's cannot come between those of a step
+  std::vector<train::PlannedUnit> units;  ///< for `step`, which takes them
   train::Model model;
   train::Replicator buffers;
   train::ShardedStep step;
@@ -82,7 +97,6 @@ struct ShardedDataParallelBase::State {
 ShardedDataParallelBase::ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
                                                  Communicator communicator,
                                                  ShardedDataParallelOptions options) {
-  if (!module) throw InvalidArgument("there is no model", {});
   if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
   state_ = std::make_unique<State>(std::move(module), std::move(communicator), options);
 }

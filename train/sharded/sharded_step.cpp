@@ -66,11 +66,7 @@ void ShardedStep::watch_gradients() {
     const NamedTensor& named = units_[parameter.unit].members()[parameter.member].named;
     const auto accumulator = torch::autograd::impl::grad_accumulator(named.tensor);
     if (accumulator == parameter.accumulator) continue;
-    if (listener_of(named.tensor) != nullptr) {
-      throw InvalidArgument("another object averages the gradient of '" + named.name +
-                                "': a parameter has one DistributedDataParallel or ShardedDataParallel",
-                            {});
-    }
+    require_unheard(named.name, named.tensor);
     if (parameter.hook != 0) parameter.accumulator->del_post_hook(std::exchange(parameter.hook, 0));
     parameter.accumulator = accumulator;
     parameter.hook = add_gradient_hook(accumulator, *this, i);

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/slice.hpp"
 #include "kolo/train/tensor_functions.hpp"
@@ -66,10 +67,12 @@ ParallelBranchesImpl::ParallelBranchesImpl(const std::vector<MakeBranch>& make,
   }
   train::agree_on_module("ParallelBranches", group_, text_of_branches(options), &by_default,
                          [&] { require_ranks(options.ranks, make.size(), group_.size()); });
-  for (std::size_t i = 0; i < make.size(); ++i) {
-    torch::nn::Sequential branch = make[i]();
-    if (options.ranks[i] == group_.rank()) own_.push_back(register_module(std::to_string(i), branch));
-  }
+  train::require_on_all(group_, "ParallelBranches", [&] {
+    for (std::size_t i = 0; i < make.size(); ++i) {
+      torch::nn::Sequential branch = make[i]();
+      if (options.ranks[i] == group_.rank()) own_.push_back(register_module(std::to_string(i), branch));
+    }
+  });
 }
 
 at::Tensor ParallelBranchesImpl::forward(const at::Tensor& x) {

@@ -23,10 +23,7 @@ std::uint64_t hash_of_state(const at::Generator& generator) {
 void agree_on_module(const std::string& who, Communicator group, const std::string& text,
                      const at::Generator* generator, const std::function<void()>& require_valid) {
   if (!group.valid()) throw InvalidArgument(who + ": the communicator is not valid", {});
-  if (const auto complaint = first_complaint(group, problem_of(require_valid))) {
-    throw InvalidArgument(who + ": rank " + std::to_string(complaint->rank) + ": " + complaint->text,
-                          {.peer = complaint->rank, .collective = who});
-  }
+  require_on_all(group, who, require_valid);
   std::ostringstream mine;
   mine << who << ", " << text << '\n';
   if (generator) {

@@ -256,7 +256,9 @@ TEST_F(OverlapForward, WhatDoesNotGoTogetherIsRefused) {
       try {
         DistributedDataParallel model(Chain(0), communicator, options);
       } catch (const InvalidArgument& error) {
-        return std::string(error.what());
+        const std::string who = "DistributedDataParallel: rank 0: ";
+        EXPECT_EQ(std::string(error.what()).find(who), 0u) << error.what();
+        return std::string(error.what()).substr(who.size());
       }
       return std::string("no error");
     };
