@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/agreement.hpp"
+#include "ddp/parts.hpp"
 #include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/first_use.hpp"
@@ -24,6 +25,7 @@ std::string describe(const NamedTensor& named) {
        << named.tensor.sizes();
   if (!named.tensor.is_contiguous()) text << " strides " << named.tensor.strides();
   if (!named.note.empty()) text << ", " << named.note;
+  if (const auto part = part_of(named.tensor)) text << ", " << part->text();
   return text.str();
 }
 

@@ -20,7 +20,7 @@ struct NamedTensor {
   std::string note = {};  ///< what else ranks must agree on
 };
 
-/// A line for each tensor, with its name, type, shape, strides and note.
+/// A line for each tensor, with its name, type, shape, strides, note, and of what model it is which part.
 std::string text_of_layout(std::span<const NamedTensor> tensors);
 
 /// Collective: throws MismatchError, on every rank the same one, that names the first rank whose `settings`

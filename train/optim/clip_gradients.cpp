@@ -5,11 +5,32 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "ddp/gradient_listener.hpp"
+#include "ddp/parts.hpp"
 #include "ddp/reducer.hpp"
 #include "kolo/error.hpp"
 #include "optim/gradient_norm.hpp"
 
 namespace kolo {
+namespace {
+
+/// Throws InvalidArgument for a parameter whose gradient is elsewhere, or one of which other ranks have more.
+void require_all_gradients(const at::Tensor& parameter) {
+  train::require_no_part(parameter, "clip_gradients()");
+  const auto* const reducer = train::Reducer::of(parameter);
+  if (reducer && reducer->forward()) {
+    throw InvalidArgument(
+        "a norm over all gradients and overlap_forward exclude each other: steps are made bucket by bucket",
+        {});
+  }
+  if (reducer || train::listener_of(parameter) == nullptr) return;
+  throw InvalidArgument(
+      "clip_gradients(): the gradient of a parameter is in shards: call "
+      "ShardedDataParallel::clip_gradients()",
+      {});
+}
+
+}  // namespace
 
 double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm) {
   train::check_max_norm(max_norm);
@@ -17,11 +38,7 @@ double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm
   std::vector<at::Tensor> gradients;  // dense, or the values of sparse ones
   std::unordered_set<const c10::TensorImpl*> seen;
   for (const at::Tensor& parameter : parameters) {
-    if (const auto* reducer = train::Reducer::of(parameter); reducer && reducer->forward()) {
-      throw InvalidArgument(
-          "a norm over all gradients and overlap_forward exclude each other: steps are made bucket by bucket",
-          {});
-    }
+    require_all_gradients(parameter);
     at::Tensor& gradient = parameter.mutable_grad();
     if (!gradient.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     if (gradient.is_sparse()) {

@@ -82,7 +82,7 @@ LAMB::LAMB(std::vector<at::Tensor> parameters, const LAMBOptions& options, SumOv
 at::Tensor LAMB::step(LossClosure closure) {
   const at::Tensor loss = train::loss_of(closure);
   const c10::NoGradGuard no_grad;
-  const auto layers = train::layers_of<LAMBOptions>(*this, "LAMB");
+  const auto layers = train::layers_of<LAMBOptions>(*this, "LAMB", sum_over_ranks_);
   std::vector<at::Tensor> updates(layers.size());
   std::vector<double> squares(2 * layers.size());  // of each parameter, of its update
   for (std::size_t i = 0; i < layers.size(); ++i) {

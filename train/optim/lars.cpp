@@ -60,7 +60,7 @@ LARS::LARS(std::vector<at::Tensor> parameters, const LARSOptions& options, SumOv
 at::Tensor LARS::step(LossClosure closure) {
   const at::Tensor loss = train::loss_of(closure);
   const c10::NoGradGuard no_grad;
-  const auto layers = train::layers_of<LARSOptions>(*this, "LARS");
+  const auto layers = train::layers_of<LARSOptions>(*this, "LARS", sum_over_ranks_);
   std::vector<double> squares(2 * layers.size());  // of each parameter, of its gradient
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!layers[i].is_adapted || !layers[i].gradient.defined()) continue;

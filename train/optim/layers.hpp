@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/sum_over_ranks.hpp"
 #include "libtorch/optimizer_state.hpp"
@@ -29,15 +30,18 @@ struct Layer {
   double weight_decay() const { return is_adapted ? options->weight_decay() : 0; }
 };
 
-/// Of all groups. Throws InvalidArgument for a sparse gradient and parameters elsewhere than on the CPU.
+/// Of all groups. Throws InvalidArgument for a sparse gradient, parameters elsewhere than on the CPU, and
+/// parts of parameters without a sum over their ranks.
 template <typename Options>
-std::vector<Layer<Options>> layers_of(torch::optim::Optimizer& optimizer, const std::string& name) {
+std::vector<Layer<Options>> layers_of(torch::optim::Optimizer& optimizer, const std::string& name,
+                                      const SumOverRanks& sum_over_ranks) {
   std::vector<Layer<Options>> layers;
   for (auto& group : optimizer.param_groups()) {
     const auto& options = static_cast<const Options&>(group.options());
     for (const at::Tensor& parameter : group.params()) {
       if (!parameter.device().is_cpu() || parameter.is_complex())
         throw InvalidArgument(name + " takes parameters of real numbers on the CPU", {});
+      if (!sum_over_ranks) require_undivided(parameter, name);
       const at::Tensor& gradient = parameter.grad();
       if (gradient.defined() && gradient.is_sparse())
         throw InvalidArgument(name + " takes dense gradients alone: a table of rows has no norm to go by",

@@ -6,6 +6,7 @@
 
 #include "ddp/agreement.hpp"
 #include "ddp/model.hpp"
+#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/problem.hpp"
@@ -150,13 +151,27 @@ struct PipelineParallel::State {
         averages(replicas(own, stages, options.data)),
         tied(tie(own, shape_of(options, own.size()), stages, options.tie)),
         step(std::move(stages), std::move(loss), own, shape_of(options, own.size()), options.recompute,
-             tied.get(), averages.get()) {}
+             tied.get(), averages.get()) {
+    for (const PipelineStage& stage : step.stages()) {
+      for (const train::NamedTensor& named : train::once(stage.module->named_parameters())) {
+        const auto is_same = [&](const at::Tensor& other) { return other.is_same(named.tensor); };
+        if (std::ranges::none_of(parameters, is_same)) parameters.push_back(named.tensor);
+      }
+    }
+    train::mark_parts(
+        parameters, own,
+        {.of = "a PipelineParallel", .for_norms = "Grid::clip_gradients(), which adds up stages"});
+  }
+  ~State() { train::unmark_parts(parameters); }  // the layers may be those of a whole model
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   Communicator communicator;  ///< the caller's, which the caller goes on using
   Communicator own;           ///< so calls on the caller's cannot come between those of a step
   std::unique_ptr<train::ReplicaAverages> averages;
   std::unique_ptr<train::TiedParameters> tied;
   train::PipelineStep step;
+  std::vector<at::Tensor> parameters;
 };
 
 namespace {
@@ -223,14 +238,7 @@ at::Tensor PipelineParallel::forward(const at::Tensor& input) {
 }
 
 std::vector<at::Tensor> PipelineParallel::parameters() const {
-  std::vector<at::Tensor> result;
-  for (const PipelineStage& stage : stages()) {
-    for (const train::NamedTensor& named : train::once(stage.module->named_parameters())) {
-      const auto is_same = [&](const at::Tensor& other) { return other.is_same(named.tensor); };
-      if (std::ranges::none_of(result, is_same)) result.push_back(named.tensor);
-    }
-  }
-  return result;
+  return state_->parameters;
 }
 
 const std::vector<PipelineStage>& PipelineParallel::stages() const noexcept {

@@ -13,6 +13,7 @@
 #include "ddp/agreement.hpp"
 #include "ddp/gradient_listener.hpp"
 #include "ddp/model.hpp"
+#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
 #include "optim/gradient_norm.hpp"
 #include "sharded/sharded_step.hpp"
@@ -67,7 +68,14 @@ struct ShardedDataParallelBase::State {
         own(communicator.split(0)),
         model(agree(own, module.get(), options, units)),
         buffers(model.buffers),
-        step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options.shard) {}
+        step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options.shard) {
+    for (const train::Unit& unit : step.units()) {
+      for (const train::Unit::Member& member : unit.members()) shards.push_back(member.shard);
+    }
+    train::mark_parts(
+        shards, own,
+        {.of = "a ShardedDataParallel", .for_norms = "its clip_gradients()", .is_divided = true});
+  }
 
   static train::Model agree(Communicator& communicator, const torch::nn::Module* module,
                             const ShardedDataParallelOptions& options,
@@ -92,6 +100,7 @@ struct ShardedDataParallelBase::State {
   train::Model model;
   train::Replicator buffers;
   train::ShardedStep step;
+  std::vector<at::Tensor> shards;
 };
 
 ShardedDataParallelBase::ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
@@ -120,11 +129,7 @@ void ShardedDataParallelBase::end_forward() {
 }
 
 std::vector<at::Tensor> ShardedDataParallelBase::parameters() const {
-  std::vector<at::Tensor> result;
-  for (const train::Unit& unit : state_->step.units()) {
-    for (const train::Unit::Member& member : unit.members()) result.push_back(member.shard);
-  }
-  return result;
+  return state_->shards;
 }
 
 std::vector<ShardedDataParallelBase::ShardedParameter> ShardedDataParallelBase::sharded_parameters() const {

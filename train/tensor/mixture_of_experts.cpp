@@ -72,6 +72,7 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(const MixtureOfExpertsOptions& option
   up_bias = register_parameter("up_bias", part({options.experts, options.hidden}, options.width));
   down = register_parameter("down", part({options.experts, options.width, options.hidden}, options.hidden));
   down_bias = register_parameter("down_bias", part({options.experts, options.width}, options.hidden));
+  train::mark_slices(*this, group_);
 }
 
 at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x) {

@@ -50,6 +50,7 @@ ParallelAttentionImpl::ParallelAttentionImpl(const ParallelAttentionOptions& opt
                                                                         .unit = options.width / options.heads,
                                                                         .generator = options.generator},
                                                group_));
+  train::mark_slices(*this, group_);
 }
 
 Slice ParallelAttentionImpl::features() const {

@@ -73,6 +73,7 @@ ParallelBranchesImpl::ParallelBranchesImpl(const std::vector<MakeBranch>& make,
       if (options.ranks[i] == group_.rank()) own_.push_back(register_module(std::to_string(i), branch));
     }
   });
+  train::mark_slices(*this, group_);
 }
 
 at::Tensor ParallelBranchesImpl::forward(const at::Tensor& x) {

@@ -56,6 +56,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(const ColumnParallelLinearOpt
   weight = register_parameter("weight", part({options.out_features, options.in_features}));
   bias = options.bias ? register_parameter("bias", part({options.out_features}))
                       : register_parameter("bias", {}, false);
+  train::mark_slices(*this, group_);
 }
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x, std::int64_t whole_sequence) {
@@ -94,6 +95,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(const RowParallelLinearOptions& opt
              ? register_parameter("bias", train::linear_values({options.out_features}, options.in_features,
                                                                options.generator))
              : register_parameter("bias", {}, false);
+  train::mark_slices(*this, group_);
 }
 
 at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {

@@ -65,6 +65,7 @@ TowerConv2dImpl::TowerConv2dImpl(const TowerConv2dOptions& options_, Communicato
   weight = register_parameter("weight", part({options.out_channels, seen, height, width}));
   bias = options.bias ? register_parameter("bias", part({options.out_channels}))
                       : register_parameter("bias", {}, false);
+  train::mark_slices(*this, group_);
 }
 
 at::Tensor TowerConv2dImpl::forward(const at::Tensor& x) {

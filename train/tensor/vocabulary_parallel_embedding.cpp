@@ -27,6 +27,7 @@ VocabularyParallelEmbeddingImpl::VocabularyParallelEmbeddingImpl(
       "weight",
       train::own_part(train::normal_values({options.vocabulary, options.features}, options.generator), 0,
                       rows.begin, rows.length));
+  train::mark_slices(*this, group_);
 }
 
 at::Tensor VocabularyParallelEmbeddingImpl::forward(const at::Tensor& indices) {

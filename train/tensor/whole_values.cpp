@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <sstream>
+#include <vector>
 
 #include "ddp/agreement.hpp"
+#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
+#include "kolo/train/tensor_parallel.hpp"
 #include "libtorch/random_state.hpp"
 
 namespace kolo::train {
@@ -34,6 +36,17 @@ void agree_on_module(const std::string& who, Communicator group, const std::stri
         "the ranks do not agree on a module, or not on the seed of its initial values: " + odd->text,
         {.peer = odd->rank, .collective = who});
   }
+}
+
+void mark_slices(const torch::nn::Module& module, const Communicator& group) {
+  std::vector<at::Tensor> slices;
+  for (const TensorParallelParameter& parameter : tensor_parallel_parameters(module)) {
+    if (parameter.placement != Placement::replicated) slices.push_back(parameter.parameter);
+  }
+  mark_parts(slices, group,
+             {.of = "a module divided among a group",
+              .for_norms = "clip_tensor_parallel_gradients() or Grid::clip_gradients()",
+              .is_divided = true});
 }
 
 at::Tensor uniform_values(at::IntArrayRef sizes, double bound, at::Generator generator) {

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <functional>
@@ -20,6 +21,9 @@ namespace kolo::train {
 /// another state, so that its initial values would not fit theirs (null: it has none that are random).
 void agree_on_module(const std::string& who, Communicator group, const std::string& text,
                      const at::Generator* generator, const std::function<void()>& require_valid);
+
+/// What such a module ends with: its parameters that are not the same on all ranks are known as parts.
+void mark_slices(const torch::nn::Module& module, const Communicator& group);
 
 /// [sizes] of numbers from -bound to bound.
 at::Tensor uniform_values(at::IntArrayRef sizes, double bound, at::Generator generator);

@@ -52,8 +52,9 @@ struct LAMBOptions : public torch::optim::OptimizerCloneableOptions<LAMBOptions>
 ///
 /// So a layer moves by `lr` times its norm in a step. Norms are sums in float64 in a fixed order: the same
 /// bits on all ranks. A step needs memory for u, as much as all gradients take. step() throws
-/// InvalidArgument, before any parameter moves, for sparse gradients and parameters that are not on the CPU.
-/// State (m, v, t) is saved as by optimizers of libtorch. Not thread-safe.
+/// InvalidArgument, before any parameter moves, for sparse gradients, parameters that are not on the CPU,
+/// and shards or slices without sum_over_ranks. State (m, v, t) is saved as by optimizers of libtorch. Not
+/// thread-safe.
 class LAMB : public torch::optim::Optimizer {
  public:
   /// Both throw InvalidArgument for options that are negative or not finite, and betas of 1 or more.

@@ -48,8 +48,9 @@ struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions>
 ///
 /// So a layer moves by a part of its norm however large its gradient is, and the rate of the batch no longer
 /// depends on the layer with the smallest weights. Norms are sums in float64 in a fixed order: the same bits
-/// on all ranks. step() throws InvalidArgument, before any parameter moves, for sparse gradients and
-/// parameters that are not on the CPU. State (v) is saved as by optimizers of libtorch. Not thread-safe.
+/// on all ranks. step() throws InvalidArgument, before any parameter moves, for sparse gradients,
+/// parameters that are not on the CPU, and shards or slices without sum_over_ranks. State (v) is saved as by
+/// optimizers of libtorch. Not thread-safe.
 class LARS : public torch::optim::Optimizer {
  public:
   /// Both throw InvalidArgument for options that are negative or not finite, and a momentum of 1 or more.

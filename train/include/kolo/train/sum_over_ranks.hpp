@@ -12,8 +12,8 @@ namespace kolo {
 ///
 ///     [&](std::vector<double>& squares) { communicator.all_reduce(kolo::Buffer(squares)); }
 ///
-/// Where a rank has whole layers, as under DistributedDataParallel, leave it empty. What it throws leaves
-/// step(), and no parameter has moved.
+/// Where a rank has whole layers, as under DistributedDataParallel, leave it empty; shards and slices of
+/// layers are then refused. What it throws leaves step(), and no parameter has moved.
 using SumOverRanks = std::function<void(std::vector<double>& squares)>;
 
 }  // namespace kolo

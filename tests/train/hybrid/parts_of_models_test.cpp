@@ -1,0 +1,115 @@
+// Parts of a model: lists of them are refused where they would be taken for the whole.
+#include <gtest/gtest.h>
+
+#include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
+#include "kolo/train/broadcast.hpp"
+#include "kolo/train/clip_gradients.hpp"
+#include "kolo/train/grid.hpp"
+#include "kolo/train/lamb.hpp"
+#include "kolo/train/lars.hpp"
+#include "kolo/train/parallel_linear.hpp"
+#include "kolo/train/pipeline_parallel.hpp"
+#include "kolo/train/sharded_data_parallel.hpp"
+#include "train/support/models.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test::hybrid {
+namespace {
+
+/// What `action` throws as InvalidArgument or MismatchError; empty for nothing.
+template <typename Action>
+std::string refusal_by(const Action& action) {
+  try {
+    action();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  } catch (const MismatchError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+void expect_said(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << '\'' << text << "' without '" << part << '\'';
+}
+
+torch::nn::Sequential two_layers() {
+  torch::nn::Sequential net(torch::nn::Linear(8, 8), torch::nn::Linear(8, 8));
+  fill(*net, 1);
+  return net;
+}
+
+PipelineParallel pipeline_of(const torch::nn::Sequential& net, Communicator& communicator) {
+  return {PipelineModel{net, {}}, squares, communicator, {.micro_batches = 1}};
+}
+
+void give_gradients(const std::vector<at::Tensor>& parameters) {
+  for (const at::Tensor& parameter : parameters) parameter.mutable_grad() = at::ones_like(parameter);
+}
+
+TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
+  run_all(2, [](Communicator& communicator) {
+    for (const Shard shard : {Shard::optimizer_state, Shard::gradients, Shard::parameters}) {
+      const auto net = two_layers();
+      ShardedDataParallel model(net, communicator, {.shard = shard});
+      give_gradients(model.parameters());
+      expect_said(
+          refusal_by([&] { clip_gradients(model.parameters(), 1); }),
+          "of a ShardedDataParallel, and each rank would get another norm: call its clip_gradients()");
+      expect_said(refusal_by([&] { clip_gradients(net->parameters(), 1); }),
+                  "call ShardedDataParallel::clip_gradients()");
+      EXPECT_GT(model.clip_gradients(1), 10);
+      LARS lars(model.parameters(), LARSOptions(0.1));
+      LAMB lamb(model.parameters(), LAMBOptions(0.1));
+      expect_said(refusal_by([&] { lars.step(); }), "ShardedDataParallel::sum_over_ranks()");
+      expect_said(refusal_by([&] { lamb.step(); }), "ShardedDataParallel::sum_over_ranks()");
+      LARS with_sums(model.parameters(), LARSOptions(0.1), model.sum_over_ranks());
+      with_sums.step();
+    }
+    Grid grid(communicator, {.pipeline = 2});
+    const auto net = two_layers();
+    {
+      const PipelineParallel pipeline = pipeline_of(net, communicator);
+      give_gradients(pipeline.parameters());
+      expect_said(
+          refusal_by([&] { clip_gradients(pipeline.parameters(), 1); }),
+          " of 2 of a PipelineParallel, and each rank would get another norm: call Grid::clip_gradients()");
+      EXPECT_EQ(grid.clip_gradients(pipeline.parameters(), 1), 12);
+      LARS(pipeline.parameters(), LARSOptions(0.1)).step();  // norms of layers, which are whole
+    }
+    give_gradients(net->parameters());
+    EXPECT_EQ(clip_gradients(net->parameters(), 1), 12) << "the whole model again";
+
+    torch::manual_seed(1);
+    ColumnParallelLinear layer(ColumnParallelLinearOptions{.in_features = 8, .out_features = 8},
+                               communicator);
+    give_gradients(layer->parameters());
+    expect_said(refusal_by([&] { clip_gradients(layer->parameters(), 1); }),
+                "call clip_tensor_parallel_gradients() or Grid::clip_gradients()");
+    expect_said(refusal_by([&] { LARS(layer->parameters(), LARSOptions(0.1)).step(); }), "SumOverRanks");
+  });
+}
+
+TEST(PartsOfModels, AreNotMixedWithOtherParts) {
+  run_all(2, [](Communicator& communicator) {
+    const torch::nn::Linear stage(8, 8);  // of the same shapes on both ranks
+    const PipelineParallel pipeline({stage}, squares, communicator, {.micro_batches = 1});
+    const std::string other = "part 1 of 2 of a PipelineParallel where rank 0 has";
+    expect_said(refusal_by([&] { broadcast(*stage, communicator); }), other);
+    expect_said(refusal_by([&] { average_parameters(*stage, communicator); }), other);
+    expect_said(refusal_by([&] { ShardedDataParallel(stage, communicator, {}); }), other);
+  });
+}
+
+TEST(PartsOfModels, ASecondWrapperOfShardsIsRefused) {
+  const std::string text = error_of_all(2, [](Communicator& communicator) {
+    const auto net = two_layers();
+    const ShardedDataParallel first(net, communicator, {});
+    const DistributedDataParallel second(net, communicator);
+  });
+  expect_said(text, "another object averages the gradient of '0.weight'");
+}
+
+}  // namespace
+}  // namespace kolo::test::hybrid
