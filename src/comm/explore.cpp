@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/arithmetic.hpp"
 #include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/log.hpp"
@@ -288,6 +289,7 @@ selection::CostModel measure_costs(Communicator& communicator) {
 namespace kolo::comm {
 
 selection::Topology explore(Communicator& communicator, const Wireup& wireup, bool measures) {
+  const DefaultArithmetic arithmetic;
   selection::Topology topology;
   topology.size = communicator.size();
   topology.hosts = wireup.hosts;

@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/arithmetic.hpp"
 #include "base/cores.hpp"
-#include "engine/arithmetic.hpp"
 #include "engine/relax.hpp"
 
 namespace kolo::engine {

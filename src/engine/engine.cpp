@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/arithmetic.hpp"
 #include "base/log.hpp"
-#include "engine/arithmetic.hpp"
 #include "engine/message_number.hpp"
 
 namespace kolo::engine {

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/arithmetic.hpp"
 #include "schedule/lengths.hpp"
 #include "selection/candidates.hpp"
 #include "selection/predict.hpp"
@@ -153,6 +154,7 @@ Result<algorithms::ConfiguredAlgorithm> Chooser::choose(const Choice& choice) {
 }
 
 Result<algorithms::ConfiguredAlgorithm> Chooser::pick(const Choice& choice) {
+  const DefaultArithmetic arithmetic;
   const schedule::Collective collective = choice.spec.collective;
   const auto fits = [&](const algorithms::ConfiguredAlgorithm& candidate) {
     algorithms::ScheduleSpec spec = choice.spec;
@@ -191,6 +193,7 @@ Result<algorithms::ConfiguredAlgorithm> Chooser::pick(const Choice& choice) {
 }
 
 Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
+  const DefaultArithmetic arithmetic;
   auto picked = pick(choice);
   if (!picked.ok()) return picked.status();
   Expectation expected{.configured = in_ring_order(*picked)};

@@ -5,7 +5,10 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cfenv>
+#include <cmath>
 #include <map>
 #include <thread>
 
@@ -14,6 +17,7 @@
 #include "support/expected_bits.hpp"
 #include "support/transports.hpp"
 #include "support/variants.hpp"
+#include "support/watchdog.hpp"
 
 namespace kolo::test {
 namespace {
@@ -131,6 +135,31 @@ TEST_P(BitsOver, DoNotDependOnWhatTheProgramDoesWithDenormalNumbers) {
   });
 }
 #endif
+
+TEST_P(BitsOver, DoNotDependOnHowTheProgramRounds) {
+  const Watchdog watchdog(std::chrono::seconds(100));
+  for (const int size : {3, 5}) {
+    const std::shared_ptr<Store> store = make_memory_store();
+    in_threads(size, [&](int rank) {
+      constexpr std::array kModes{FE_TONEAREST, FE_UPWARD, FE_DOWNWARD};
+      const int mode = kModes[static_cast<std::size_t>(rank) % kModes.size()];
+      std::fesetround(mode);
+      auto communicator =
+          Communicator::create(store, rank, size, {.transports = GetParam(), .measure_costs = false});
+      for (std::size_t count = 1; count <= 1 << 20; count *= 2) {
+        std::vector<float> sum(count, 0.1f);
+        communicator.all_reduce(sum);  // all ranks choose the same algorithm
+        if (sum.front() != sum.back() || std::abs(sum.front() - 0.1f * static_cast<float>(size)) > 1e-6f)
+          throw std::runtime_error("wrong sum");
+        std::vector<float> all(count * static_cast<std::size_t>(size));
+        communicator.all_gather(sum, all);
+        communicator.reduce_scatter(all, sum);
+        communicator.broadcast(sum, 1);
+      }
+      if (std::fegetround() != mode) throw std::runtime_error("the program's own setting is gone");
+    });
+  }
+}
 
 TEST(Bits, OfTheLeftFoldsAreTheSame) {
   for (const int size : {2, 3, 5, 8}) {

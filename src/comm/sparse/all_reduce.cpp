@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "algorithms/algorithm.hpp"
+#include "base/arithmetic.hpp"
 #include "base/hash.hpp"
 #include "comm/call.hpp"
 #include "comm/sparse/block.hpp"
@@ -232,6 +233,7 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
 std::pair<std::vector<std::uint64_t>, std::vector<std::byte>> SparseAllReduce::sum(
     std::uint64_t length, std::span<const std::uint64_t> indices, ConstBuffer values, std::uint64_t width) {
   check(length, indices, values, width);
+  const DefaultArithmetic arithmetic;
   const auto dtype = static_cast<std::uint64_t>(values.dtype);
   const auto all = tell_all(communicator_, {length, dtype, width, indices.size()});
   expect_same(all, 3, [](const Words& one) {

@@ -1,5 +1,5 @@
-// DefaultArithmetic: sums that do not depend on the floating-point mode that the program has set in its
-// threads.
+// DefaultArithmetic: sums and choices that do not depend on the floating-point mode that the program has set
+// in its threads.
 #pragma once
 
 #if defined(__SSE2__)
@@ -8,11 +8,11 @@
 
 #include <cstdint>
 
-namespace kolo::engine {
+namespace kolo {
 
 /// While it lives, this thread rounds to nearest and keeps denormal numbers: the default of every thread.
-/// Several ranks may compute the same sum and must get the same bits. Which thread of a rank computes it
-/// depends on timing.
+/// Several ranks may compute the same sum, or choose by the same costs, and must get the same bits. Which
+/// thread of a rank computes a sum depends on timing.
 class DefaultArithmetic {
  public:
   DefaultArithmetic() : before_(control()) {
@@ -26,13 +26,19 @@ class DefaultArithmetic {
 
  private:
 #if defined(__SSE2__)
-  using Control = unsigned;
-  static constexpr Control kChoices = 0xe040;  // flush to zero, rounding (2 bits), denormals are zero
+  // MXCSR and, above its 16 bits, the control word of the x87, by which strtod() rounds.
+  using Control = std::uint32_t;
+  // Flush to zero, rounding (2 bits), denormals are zero; rounding of the x87 (2 bits).
+  static constexpr Control kChoices = 0xe040u | 0x0c00u << 16;
   static Control control() {
-    return _mm_getcsr();
+    std::uint16_t x87;
+    asm volatile("fnstcw %0" : "=m"(x87));
+    return _mm_getcsr() | Control{x87} << 16;
   }
   static void set_control(Control control) {
-    _mm_setcsr(control);
+    const auto x87 = static_cast<std::uint16_t>(control >> 16);
+    asm volatile("fldcw %0" : : "m"(x87));
+    _mm_setcsr(control & 0xffff);
   }
 #elif defined(__aarch64__)
   using Control = std::uint64_t;
@@ -57,4 +63,4 @@ class DefaultArithmetic {
   const Control before_;
 };
 
-}  // namespace kolo::engine
+}  // namespace kolo
