@@ -1,6 +1,7 @@
 #include "pipeline/tied_parameters.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
 #include <utility>

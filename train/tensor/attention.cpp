@@ -1,6 +1,7 @@
 #include "tensor/attention.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <cmath>
 #include <limits>

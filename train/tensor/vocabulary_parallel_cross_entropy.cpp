@@ -1,6 +1,7 @@
 #include "kolo/train/vocabulary_parallel_cross_entropy.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kolo/error.hpp"

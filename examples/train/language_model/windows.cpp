@@ -1,6 +1,7 @@
 #include "language_model/windows.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <cstring>
 #include <random>

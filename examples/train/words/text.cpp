@@ -1,6 +1,7 @@
 #include "words/text.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <algorithm>
 #include <cctype>

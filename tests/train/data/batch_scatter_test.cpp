@@ -2,6 +2,7 @@
 #include "kolo/train/batch_scatter.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
