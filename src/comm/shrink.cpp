@@ -12,7 +12,11 @@
 // If a rank dies between two of the barrier's messages, some ranks return while the rest begin that round. So
 // all communicators that follow from one by shrink() are agreed on over the first one's links: a rank that
 // has returned comes back there when its new communicator fails.
+#include <sys/eventfd.h>
+
 #include <algorithm>
+#include <bit>
+#include <cerrno>
 #include <cstring>
 #include <map>
 
@@ -20,6 +24,7 @@
 #include <fmt/ranges.h>
 
 #include "base/log.hpp"
+#include "base/unique_fd.hpp"
 #include "comm/state.hpp"
 
 namespace kolo {
@@ -36,11 +41,26 @@ constexpr std::chrono::seconds kGrace{5};
 /// Whether a round failed through this rank, its `place` among the members. Another round would fail too.
 bool is_own_fault(const Error& problem, int place) {
   const int blamed = problem.context().peer;
+  if (dynamic_cast<const AbortedError*>(&problem) != nullptr) return false;  // another round has begun
   return blamed == place || (blamed < 0 && dynamic_cast<const SystemError*>(&problem) != nullptr);
 }
 
-/// Throws SystemError if this rank can open no connections that reach as far as those to the peers did.
+bool can_open(std::size_t descriptors) {
+  std::vector<UniqueFd> probes;
+  while (probes.size() < descriptors) {
+    probes.emplace_back(::eventfd(0, EFD_CLOEXEC));
+    if (!probes.back().valid()) return false;
+  }
+  return true;
+}
+
+/// Throws SystemError if this rank can open no connections that reach as far as those to the peers did, or
+/// too few: one to each peer to agree, or for a new group in shared memory, and some for a new tree.
 void require_reach(const comm::Offer& offer, const engine::Engine& engine, const std::vector<int>& links) {
+  if (!can_open(links.size() + 2 * std::bit_width(links.size())))
+    Status::from_errno("shrink: no descriptors are left for new connections; raise the limit (ulimit -n)",
+                       EMFILE)
+        .throw_if_error();
   for (const int peer : links) {
     const auto* used = transport::find_transport(engine.transport_to(peer));
     const bool has_reach = used == nullptr || std::ranges::any_of(offer.transports, [&](const auto& offered) {
@@ -112,6 +132,7 @@ class MembershipAgreement {
     const Deadline last = Deadline::after(deadline.left() + kGrace);
     bool is_quiet = false;  // a rank may be late here because this one has not read what it sent
     while (true) {
+      engine_.lack_of_descriptors().throw_if_error();  // else ranks that this one cannot reach seem gone
       drop_gone(is_quiet && deadline.passed());
       if (is_settled()) return;
       if (last.passed())
@@ -120,6 +141,17 @@ class MembershipAgreement {
       if (message) take(*message, make_offer);
       is_quiet = !message;
     }
+  }
+
+  /// Whether a member has taken back what it agreed to, or has begun another round.
+  bool is_over() const {
+    return engine_.has_recovery([&](const engine::RecoveryMessage& message) {
+      const auto link = std::ranges::find(links_, message.from);
+      const auto view = decode(context_, links_.size(), message.bytes);
+      if (link == links_.end() || !view) return false;
+      const auto sender = static_cast<std::size_t>(link - links_.begin());
+      return mine_.alive[sender] && (view->epoch >= mine_.epoch || !view->alive[sender]);
+    });
   }
 
   /// The other members go on without this rank.
@@ -275,7 +307,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
         };
         const comm::Wireup wireup =
             comm::join(place, std::move(offer), offers, next, Deadline::after(comm::kJoinTime), is_gone);
-        auto made = make(wireup, place, size, next);
+        auto made = make(wireup, place, size, next, [&] { return council.is_over(); });
         made->store = store;
         made->origin = first.shared_from_this();
         made->origin_ranks = members;

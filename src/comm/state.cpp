@@ -95,7 +95,8 @@ std::string comm::describe(const transport::Signature& signature) {
 }
 
 std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireup& wireup, int rank, int size,
-                                                               comm::Terms terms) {
+                                                               comm::Terms terms,
+                                                               const std::function<bool()>& is_over) {
   auto made = std::make_shared<State>();
   made->engine = wireup.engine;
   made->terms = std::move(terms);
@@ -109,7 +110,18 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
   made->chooser =
       std::make_unique<selection::Chooser>(selection::Topology{.size = size, .hosts = wireup.hosts});
   made->meeting = true;
-  Communicator(made).barrier();  // behind it no rank needs what the ranks have met through
+  Communicator whole(made);
+  if (is_over) {
+    const Work barrier = whole.barrier_async();
+    while (!barrier.wait(std::chrono::milliseconds(20))) {
+      if (!is_over()) continue;
+      made->engine->abort("another round has begun");
+      throw AbortedError("shrink: another round has begun", {});
+    }
+  } else {
+    whole.barrier();
+  }
+  // No rank needs any more what the ranks have met through.
   made->meeting = false;
   return made;
 }

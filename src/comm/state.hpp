@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -53,7 +54,9 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   void explore(Communicator& self, const comm::Wireup& wireup, bool measures);
 
   /// The State of a new group in which this rank has the number `rank`; collective: returns when all are in.
-  static std::shared_ptr<State> make(const comm::Wireup& wireup, int rank, int size, comm::Terms terms);
+  /// Where `is_over` becomes true meanwhile, it throws AbortedError on all ranks.
+  static std::shared_ptr<State> make(const comm::Wireup& wireup, int rank, int size, comm::Terms terms,
+                                     const std::function<bool()>& is_over = {});
   /// Communicator::shrink().
   std::shared_ptr<State> shrink();
 

@@ -101,6 +101,10 @@ class Engine final : private Driven,
   /// are silent.
   std::optional<RecoveryMessage> receive_recovery(const std::function<bool(const RecoveryMessage&)>& is_meant,
                                                   const std::vector<int>& awaited, const Deadline& deadline);
+  /// Whether such a message has come.
+  bool has_recovery(const std::function<bool(const RecoveryMessage&)>& is_meant) const;
+  /// An error if this process has no descriptor left for a connection that it needs.
+  Status lack_of_descriptors() const;
   /// Whether no recovery message will come from this peer: it is lost, silent, unreachable, has left, or is
   /// blamed for a loss.
   bool is_gone(int peer) const;

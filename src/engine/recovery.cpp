@@ -43,6 +43,17 @@ std::optional<RecoveryMessage> Engine::receive_recovery(
   return std::nullopt;
 }
 
+bool Engine::has_recovery(const std::function<bool(const RecoveryMessage&)>& is_meant) const {
+  const auto lock = driver_.enter();
+  return mailbox_.has(is_meant);
+}
+
+Status Engine::lack_of_descriptors() const {
+  const auto lock = driver_.enter();
+  const auto shortage = peers_.descriptor_shortage();
+  return shortage ? Status(shortage->code, shortage->reason) : Status();
+}
+
 bool Engine::is_gone(int peer) const {
   const auto lock = driver_.enter();
   const Peer& p = peers_[peer];

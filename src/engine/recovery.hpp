@@ -23,6 +23,10 @@ class Mailbox {
     messages_.push_back({from, {bytes.begin(), bytes.end()}});
     bytes_ += bytes.size();
   }
+  template <typename IsMeant>
+  bool has(const IsMeant& is_meant) const {
+    return std::ranges::any_of(messages_, is_meant);
+  }
   /// Takes out the first one for which `is_meant` is true.
   template <typename IsMeant>
   std::optional<RecoveryMessage> take(const IsMeant& is_meant) {
