@@ -9,6 +9,7 @@
 
 #include "checkpoint/file.hpp"
 #include "ddp/agreement.hpp"
+#include "ddp/gradient_listener.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 #include "libtorch/first_use.hpp"
@@ -76,13 +77,13 @@ Checkpoint& Checkpoint::add(Entry entry) {
 
 Checkpoint& Checkpoint::add(std::string name, torch::nn::Module& module) {
   return add({std::move(name), false, [&module](auto& archive) { save_module(module, archive); },
-              [&module](auto& archive) { load_module(module, archive); }});
+              [&module](auto& archive) { load_module(module, archive); }, &module});
 }
 
 Checkpoint& Checkpoint::add(std::string name, torch::optim::Optimizer& optimizer) {
   if (auto* const one_bit = dynamic_cast<OneBitAdam*>(&optimizer)) add(name + ", left out", one_bit->hook());
   return add({std::move(name), false, [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
-              [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }});
+              [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }, nullptr});
 }
 
 Checkpoint& Checkpoint::add_own(std::string name, torch::nn::Module& module) {
@@ -99,7 +100,16 @@ Checkpoint& Checkpoint::add_own(std::string name, torch::optim::Optimizer& optim
 
 Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
   return add({std::move(name), true, [&hook](auto& archive) { train::save_hook(hook, archive); },
-              [&hook](auto& archive) { train::load_hook(hook, archive); }});
+              [&hook](auto& archive) { train::load_hook(hook, archive); }, nullptr});
+}
+
+std::vector<at::Tensor> Checkpoint::parameters() const {
+  std::vector<at::Tensor> result;
+  for (const Entry& entry : entries_) {
+    if (entry.module == nullptr) continue;
+    for (at::Tensor& parameter : entry.module->parameters()) result.push_back(std::move(parameter));
+  }
+  return result;
 }
 
 std::string Checkpoint::saved(bool of_rank) const {
@@ -134,6 +144,7 @@ void Checkpoint::load(bool of_rank, const std::string& bytes) {
 
 void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator& communicator) const {
   const int rank = communicator.rank();
+  const train::WholeParameters whole(parameters());
   train::CheckpointFile file;
   file.step = step;
   std::string own;
@@ -163,6 +174,7 @@ std::uint64_t Checkpoint::load(const std::string& path, Communicator& communicat
   const int rank = communicator.rank();
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const bool has_own = std::ranges::any_of(entries_, &Entry::is_of_rank);
+  const train::WholeParameters whole(parameters());
   train::CheckpointFile file;
   on_all_ranks(communicator, "load", [&] {
     if (rank != 0) return;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ddp/agreement.hpp"
+#include "ddp/gradient_listener.hpp"
 #include "ddp/model.hpp"
 #include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
@@ -49,6 +50,7 @@ void copy_object(const std::string& what, const Save& save, const Load& load, Co
 }  // namespace
 
 void broadcast(const torch::nn::Module& module, Communicator& communicator, int root) {
+  const train::WholeParameters whole(module.parameters());
   const train::NamedTensors tensors = train::tensors_of(module);
   train::require_same_layout(communicator, tensors, "broadcast of a model");
   train::Replicator(tensors).run(communicator, root);

@@ -54,7 +54,7 @@ ForwardOverlap::ForwardOverlap(std::span<const Bucket> buckets, std::span<const 
                                Communicator communicator, const DistributedDataParallelOptions& options)
     : timeline_(options.timeline),
       thread_(std::move(communicator), memory_of(buckets), options.wire),
-      first_use_([this](std::span<const std::size_t> used) {
+      first_use_([this](std::span<const std::size_t> used, FirstUse::Access) {
         for (const std::size_t bucket : used) use(bucket);
       }) {
   for (const Bucket& bucket : buckets) {

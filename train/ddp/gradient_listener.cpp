@@ -69,6 +69,20 @@ void require_unheard(const std::string& name, const at::Tensor& parameter) {
                         {});
 }
 
+// Delegates, so that what is whole already is left where a later listener throws.
+WholeParameters::WholeParameters(std::span<const at::Tensor> parameters) : WholeParameters() {
+  for (const at::Tensor& parameter : parameters) {
+    GradientListener* const listener = listener_of(parameter);
+    if (listener == nullptr || std::ranges::find(listeners_, listener) != listeners_.end()) continue;
+    listener->make_whole();
+    listeners_.push_back(listener);
+  }
+}
+
+WholeParameters::~WholeParameters() {
+  for (GradientListener* const listener : listeners_) listener->leave_whole();
+}
+
 void queue_end(GradientListener& listener) {
   const auto ending = std::make_shared<Ending>(listener);
   torch::autograd::Engine::get_default_engine().queue_callback([ending] { ending->reach(); });

@@ -3,9 +3,13 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <span>
+#include <vector>
 
 #include "ddp/node.hpp"
 
@@ -20,6 +24,10 @@ class GradientListener {
   virtual void end_run() = 0;
   /// That run is gone: `is_over` is false if an exception broke it off before its end.
   virtual void leave_run(bool is_over) noexcept = 0;
+  /// Collective: all of the parameters is there, to be read and loaded through pointers, until as many
+  /// leave_whole(). Does nothing where it always is.
+  virtual void make_whole() {}
+  virtual void leave_whole() noexcept {}
 
  protected:
   ~GradientListener() = default;
@@ -34,6 +42,20 @@ GradientListener* listener_of(const at::Tensor& parameter);
 
 /// Throws InvalidArgument where one listens.
 void require_unheard(const std::string& name, const at::Tensor& parameter);
+
+/// While it lives, parameters are whole on all ranks, whatever listens to them.
+class WholeParameters {
+ public:
+  /// Collective over the ranks of each listener.
+  explicit WholeParameters(std::span<const at::Tensor> parameters);
+  ~WholeParameters();
+  WholeParameters(const WholeParameters&) = delete;
+  WholeParameters& operator=(const WholeParameters&) = delete;
+
+ private:
+  WholeParameters() = default;
+  std::vector<GradientListener*> listeners_;
+};
 
 /// From within a run: its end calls end_run(), and then, or where it ends otherwise, leave_run().
 void queue_end(GradientListener& listener);

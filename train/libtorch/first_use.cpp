@@ -7,6 +7,7 @@
 #include <atomic>
 #include <mutex>
 #include <shared_mutex>
+#include <string_view>
 #include <unordered_map>
 
 namespace kolo::train {
@@ -52,7 +53,7 @@ class WatchedStorages {
   void use(const c10::TensorImpl& tensor) {
     std::vector<Entry> hits;
     find(tensor, hits);
-    report(hits);
+    report(hits, FirstUse::Access::pointer);
   }
 
  private:
@@ -83,7 +84,7 @@ class WatchedStorages {
   }
 
   /// Each listener is called once, with all that it watches.
-  static void report(const std::vector<Entry>& hits) {
+  static void report(const std::vector<Entry>& hits, FirstUse::Access access) {
     if (hits.empty()) return;
     const at::DisableRecordFunctionGuard unobserved;
     std::vector<Listener> called;
@@ -94,14 +95,15 @@ class WatchedStorages {
       for (const Entry& other : hits) {
         if (other.listener == hit.listener) indices.push_back(other.index);
       }
-      (*hit.listener)(indices);
+      (*hit.listener)(indices, access);
     }
   }
 
   static std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& operation) {
     std::vector<Entry> hits;
     instance().find_all(operation.inputs(), hits);
-    report(hits);
+    const bool writes = std::string_view(operation.name()).ends_with('_');
+    report(hits, writes ? FirstUse::Access::write : FirstUse::Access::read);
     return nullptr;
   }
 

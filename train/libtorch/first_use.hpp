@@ -19,8 +19,10 @@ namespace kolo::train {
 /// Not thread-safe, but operations may run in any thread, also while this object changes.
 class FirstUse {
  public:
+  /// By its name the operation reads, or writes in place; through a pointer it may do both.
+  enum class Access { read, write, pointer };
   /// Gets the indices of the watched tensors among the inputs of one operation, perhaps some more than once.
-  using OnUse = std::function<void(std::span<const std::size_t> indices)>;
+  using OnUse = std::function<void(std::span<const std::size_t> indices, Access access)>;
   /// `on_use` is called in the thread that runs the operation, perhaps by several threads at once. Operations
   /// of its own are not looked at. It must not throw, as libtorch would only log that.
   explicit FirstUse(OnUse on_use);

@@ -32,9 +32,12 @@ ShardedStep::ShardedStep(std::vector<PlannedUnit> plan, Replicator* buffers, con
       averages_(communicator),
       buffers_(buffers),
       last_used_(plan.size()),
-      first_use_([this](std::span<const std::size_t> units) { use(units); }) {
+      first_use_(
+          [this](std::span<const std::size_t> watched, FirstUse::Access access) { use(watched, access); }) {
   for (PlannedUnit& planned : plan) {
     is_shared_.push_back(planned.is_shared);
+    labels_.push_back((planned.name.empty() ? "the model's own unit" : "unit '" + planned.name + '\'') +
+                      " in pass");
     units_.emplace_back(std::move(planned.parameters), averages_.rank(), averages_.size(), shard);
   }
   order_.resize(units_.size());
@@ -43,10 +46,13 @@ ShardedStep::ShardedStep(std::vector<PlannedUnit> plan, Replicator* buffers, con
   average_order_.assign(order_.rbegin(), order_.rend());
   for (std::size_t u = 0; u < units_.size(); ++u) {
     watched_.emplace_back(units_[u].watched(), u);
-    for (std::size_t m = 0; m < units_[u].members().size(); ++m) parameters_.push_back({u, m, {}});
+    for (std::size_t m = 0; m < units_[u].members().size(); ++m) {
+      parameters_.push_back({u, m, {}});
+      watched_.emplace_back(units_[u].members()[m].shard, units_.size() + u);
+    }
   }
   watch_gradients();
-  if (shard_ == Shard::parameters) first_use_.watch(watched_);
+  first_use_.watch(watched_);
 }
 
 ShardedStep::~ShardedStep() {
@@ -54,8 +60,13 @@ ShardedStep::~ShardedStep() {
     if (parameter.hook != 0) parameter.accumulator->del_post_hook(parameter.hook);
   }
   first_use_.forget_all();
+  try {
+    agreement_.wait();  // it borrows `used_`
+  } catch (const std::exception&) {
+    // A backward has thrown it.
+  }
   for (Unit& unit : units_) {
-    if (!is_held_) unit.provide();
+    if (held_ == 0) unit.provide();
   }
 }
 
@@ -86,23 +97,62 @@ void ShardedStep::leave(const std::string& reason) noexcept {
   if (!error_) error_ = train::leave(averages_, reason);
 }
 
+/// A rank must not go on to train parameters that no shard is of.
+void ShardedStep::require_own() const {
+  for (const Unit& unit : units_) unit.require_own();
+}
+
 void ShardedStep::begin_forward() {
   require_sound();
   const std::lock_guard lock(mutex_);
+  if (held_ == 0) {
+    try {
+      require_own();
+    } catch (...) {
+      fail();
+    }
+    note_moves();
+    has_gradients_ = false;
+  }
   in_forward_ = true;
+  ++passes_;
   uses_.clear();
 }
 
+/// An optimizer may write through pointers, or to data(), which no version counts.
+void ShardedStep::note_moves() {
+  if (!has_gradients_) return;
+  for (Unit& unit : units_) unit.note_move();
+}
+
+/// Shards may move from here on: no gather is under way any more, and all units are watched.
 void ShardedStep::end_forward() {
   require_sound();  // operations cannot throw what a gather did
   const std::lock_guard lock(mutex_);
   in_forward_ = false;
-  if (!c10::GradMode::is_enabled()) release_all();
+  try {
+    // Ranks that used other units have started them.
+    if (shard_ != Shard::parameters && held_ == 0) start_gathers(order_.size());
+    for (const std::size_t unit : order_) wait_gather(unit);
+    if (!c10::GradMode::is_enabled() && held_ == 0) release_all();
+  } catch (...) {
+    fail();
+  }
+  first_use_.watch(watched_);
 }
 
-void ShardedStep::use(std::span<const std::size_t> units) noexcept {
+void ShardedStep::use(std::span<const std::size_t> watched, FirstUse::Access access) noexcept {
   const std::lock_guard lock(mutex_);
-  if (is_held_) return;
+  std::vector<std::size_t> units;
+  for (const std::size_t index : watched) {
+    if (index < units_.size()) {
+      units.push_back(index);
+      if (held_ > 0 && access != FirstUse::Access::read) units_[index].note_write();
+    } else if (access == FirstUse::Access::write) {
+      units_[index - units_.size()].note_move();
+    }
+  }
+  if (held_ > 0 || units.empty()) return;
   try {
     if (!error_) {
       shard_ == Shard::parameters ? use_some(units) : use_all_kept(units);
@@ -119,32 +169,39 @@ void ShardedStep::use(std::span<const std::size_t> units) noexcept {
 /// other down, and the first one is needed first: so a few follow each use. They start in one order on all
 /// ranks, whatever units a rank uses.
 void ShardedStep::use_all_kept(std::span<const std::size_t> units) {
-  if (!is_stale_) return;
-  std::size_t end = 0;
+  std::size_t end = in_forward_ ? 0 : order_.size();
   for (const std::size_t unit : units) {
     note_use(unit);
     const auto place = static_cast<std::size_t>(std::ranges::find(order_, unit) - order_.begin());
     end = std::max(end, place + 1);
   }
   start_gathers(end);
+  if (!in_forward_) {
+    for (const std::size_t unit : order_) wait_gather(unit);
+    return;
+  }
   for (const std::size_t unit : units) wait_gather(unit);
   start_gathers(end + kGathersAhead);
-  is_stale_ = !std::ranges::all_of(units_, &Unit::is_whole);
-  if (!is_stale_) first_use_.forget_all();  // each operation would look at its inputs in vain
+  // Each operation would look at its inputs in vain.
+  if (std::ranges::all_of(units_, &Unit::is_current)) first_use_.forget_all();
 }
 
 /// Of the first so many units, in the order of use.
 void ShardedStep::start_gathers(std::size_t end) {
   for (const std::size_t unit : std::span(order_).first(std::min(end, order_.size())))
-    units_[unit].start_gather(gathers_);
+    units_[unit].start_gather(gathers_, gather_of(unit));
+}
+
+CallOptions ShardedStep::gather_of(std::size_t unit) const {
+  return {.label = labels_[unit], .label_number = passes_};
 }
 
 void ShardedStep::use_some(std::span<const std::size_t> units) {
   const auto is_here = [&](std::size_t unit) {
-    return units_[unit].is_whole() && (unit == last_used_ || is_shared_[unit]);
+    return units_[unit].is_current() && (unit == last_used_ || is_shared_[unit]);
   };
   if (std::ranges::all_of(units, is_here)) return;
-  for (const std::size_t unit : units) units_[unit].start_gather(gathers_);
+  for (const std::size_t unit : units) units_[unit].start_gather(gathers_, gather_of(unit));
   for (const std::size_t unit : units) wait_gather(unit);
   const auto current = std::ranges::find_if(units, [&](std::size_t unit) { return !is_shared_[unit]; });
   if (current == units.end()) return;
@@ -161,16 +218,18 @@ void ShardedStep::note_use(std::size_t unit) {
 }
 
 /// Starts to gather what is used next: in forward what came next the last time, in backward what came before.
+/// Between them a step may move the shards meanwhile.
 void ShardedStep::prefetch(std::size_t unit) {
+  if (!in_forward_ && !in_backward_) return;
   const auto place = std::ranges::find(order_, unit);
   const bool has_next = in_forward_ ? place + 1 != order_.end() : place != order_.begin();
   if (!has_next) return;
   const std::size_t next = in_forward_ ? *(place + 1) : *(place - 1);
-  units_[next].start_gather(gathers_);
+  units_[next].start_gather(gathers_, gather_of(next));
 }
 
 void ShardedStep::wait_gather(std::size_t unit) {
-  if (!units_[unit].is_gathering()) return;
+  if (units_[unit].state() != Unit::State::gathering) return;
   const auto begin = Clock::now();
   units_[unit].wait_gather();
   exposed_ += Clock::now() - begin;
@@ -184,23 +243,29 @@ void ShardedStep::release_all() {
 void ShardedStep::make_whole() {
   require_sound();
   const std::lock_guard lock(mutex_);
+  if (held_++ > 0) return;
   try {
+    require_own();
+    note_moves();
     start_gathers(order_.size());
     for (const std::size_t unit : order_) wait_gather(unit);
   } catch (...) {
+    --held_;
     fail();
   }
-  is_stale_ = false;
-  is_held_ = true;
 }
 
-void ShardedStep::leave_whole() {
+void ShardedStep::leave_whole() noexcept {
   const at::DisableRecordFunctionGuard unobserved;  // of the lock's holder
   const std::lock_guard lock(mutex_);
-  is_held_ = false;
-  for (Unit& unit : units_) unit.take_values();
-  watch_gradients();
-  release_all();
+  if (--held_ > 0) return;
+  try {
+    for (Unit& unit : units_) unit.take_values();
+    watch_gradients();
+    release_all();
+  } catch (...) {
+    if (!error_) error_ = tell_others(averages_);
+  }
 }
 
 void ShardedStep::on_gradient(std::size_t index) {
@@ -219,10 +284,12 @@ void ShardedStep::on_gradient(std::size_t index) {
 }
 
 void ShardedStep::begin_backward() {
+  if (held_ == 0) require_own();
   in_backward_ = true;
   next_started_ = next_finished_ = 0;
   ready_order_.clear();
   for (Unit& unit : units_) unit.begin_gradients();
+  if (shard_ != Shard::parameters) first_use_.forget_all();  // no shard moves before finish()
 }
 
 /// In one order on all ranks, never in that of completion.
@@ -231,11 +298,11 @@ void ShardedStep::start_complete() {
     if (next_finished_ < next_started_) finish_oldest();  // more under way are more gradients in memory
     const std::size_t unit = average_order_[next_started_];
     if (next_started_ == 0) first_start_ = Clock::now();
-    units_[unit].start_scatter(averages_);
+    units_[unit].start_scatter(averages_, gather_of(unit));
     ++next_started_;
     // Its backward is over. Should an operation use it again, it is gathered again.
     const std::lock_guard lock(mutex_);
-    if (!is_shared_[unit] && !is_held_) units_[unit].release();
+    if (!is_shared_[unit] && held_ == 0) units_[unit].release();
   }
 }
 
@@ -289,23 +356,24 @@ void ShardedStep::follow_rank_0() {
 void ShardedStep::finish() {
   for (Unit& unit : units_) unit.complete();
   start_complete();
+  used_.clear();
+  for (const Unit& unit : units_) used_.insert(used_.end(), unit.used().begin(), unit.used().end());
+  agreement_ = averages_.all_reduce_async(Buffer(used_), ReduceOp::max);
   if (buffers_ != nullptr) buffers_->start(averages_, 0);
   while (next_finished_ < units_.size()) finish_oldest();
   if (buffers_ != nullptr) buffers_->finish();
+  agreement_.wait();
+  std::span<const std::uint8_t> used(used_);
+  for (Unit& unit : units_) {
+    unit.forget_unused(used.first(unit.members().size()));
+    used = used.subspan(unit.members().size());
+  }
   in_backward_ = false;
 
   const std::lock_guard lock(mutex_);
-  if (!is_held_) {
-    release_all();
-    // Ranks that used other units have started them.
-    if (is_stale_ && shard_ != Shard::parameters) start_gathers(order_.size());
-    for (Unit& unit : units_) {
-      unit.wait_gather();  // of a unit that was not used, on this rank
-      unit.set_stale();
-    }
-    is_stale_ = true;
-    if (shard_ != Shard::parameters) first_use_.watch(watched_);
-  }
+  has_gradients_ = true;
+  if (held_ == 0) release_all();
+  first_use_.watch(watched_);
   if (++steps_ == kOrderedAfter) follow_rank_0();
   CommunicationStatistics step;
   step.steps = 1;

@@ -36,9 +36,9 @@ class ShardedStep final : public GradientListener {
   void require_sound();
   void begin_forward();
   void end_forward();
-  /// Collective: all units are there until leave_whole(), which takes over what was written to them.
-  void make_whole();
-  void leave_whole();
+  /// Takes over what was written to the units. An error comes with the next forward.
+  void make_whole() override;
+  void leave_whole() noexcept override;
 
   std::span<const Unit> units() const noexcept { return units_; }
   const CommunicationStatistics& total() const noexcept { return total_; }
@@ -53,7 +53,10 @@ class ShardedStep final : public GradientListener {
   };
 
   void watch_gradients();
-  void use(std::span<const std::size_t> units) noexcept;
+  void require_own() const;
+  CallOptions gather_of(std::size_t unit) const;
+  void note_moves();
+  void use(std::span<const std::size_t> watched, FirstUse::Access access) noexcept;
   void use_all_kept(std::span<const std::size_t> units);
   void use_some(std::span<const std::size_t> units);
   void note_use(std::size_t unit);
@@ -77,6 +80,8 @@ class ShardedStep final : public GradientListener {
   Communicator gathers_, averages_;
   std::vector<Unit> units_;
   std::vector<bool> is_shared_;
+  std::vector<std::string> labels_;  ///< of calls for a unit
+  /// Units, and under numbers that begin after theirs, the shards of each unit.
   std::vector<std::pair<at::Tensor, std::size_t>> watched_;
   std::vector<Parameter> parameters_;
   Replicator* buffers_;
@@ -86,8 +91,9 @@ class ShardedStep final : public GradientListener {
   std::vector<std::size_t> uses_;   ///< in this forward
   std::size_t last_used_;           ///< units_.size(): none
   bool in_forward_ = false;
-  bool is_stale_ = false;  ///< shards have moved since units were gathered
-  bool is_held_ = false;   ///< between make_whole() and leave_whole()
+  bool has_gradients_ = false;  ///< of a backward since the last forward, so that a step may have come
+  int held_ = 0;                ///< make_whole() without leave_whole()
+  std::uint32_t passes_ = 0;    ///< forwards so far, the same number on all ranks
 
   bool in_backward_ = false;
   bool end_is_queued_ = false;
@@ -96,6 +102,8 @@ class ShardedStep final : public GradientListener {
   std::vector<std::size_t> ready_order_;              ///< in this backward
   std::size_t next_started_ = 0, next_finished_ = 0;  ///< in average_order_
   Clock::time_point first_start_;
+  std::vector<std::uint8_t> used_;  ///< of each parameter: by this rank, then by any rank
+  Work agreement_;                  ///< about used_
   std::exception_ptr error_;
   std::chrono::nanoseconds exposed_{0};
   CommunicationStatistics total_;

@@ -48,10 +48,14 @@ Unit::Unit(std::vector<NamedTensor> parameters, int rank, int size, Shard shard)
       dtype_(dtype_of_tensor(parameters.front().tensor.scalar_type())),
       element_bytes_(size_of(dtype_)),
       has_gradient_(parameters.size()) {
-  for (NamedTensor& parameter : parameters) {
+  for (const NamedTensor& parameter : parameters) {
     const std::uint64_t begin = count_;
     count_ += static_cast<std::uint64_t>(parameter.tensor.numel());
-    members_.push_back({std::move(parameter), begin, {}});
+    members_.push_back({.named = parameter,
+                        .begin = begin,
+                        .shard = {},
+                        .sizes = parameter.tensor.sizes().vec(),
+                        .strides = parameter.tensor.strides().vec()});
   }
   const auto ranks = static_cast<std::uint64_t>(size), own = static_cast<std::uint64_t>(rank);
   for (std::uint64_t r = 0; r < ranks; ++r) {
@@ -72,8 +76,9 @@ Unit::Unit(std::vector<NamedTensor> parameters, int rank, int size, Shard shard)
     member.shard = tensor_in(own_, at(own_, offset), sizes, strides, member.named.tensor.options());
     member.shard.set_requires_grad(true);
   });
+  gathered_version_ = version();
   take_values();
-  is_whole_ = true;
+  state_ = State::whole;
   release();
 }
 
@@ -90,6 +95,12 @@ Unit::~Unit() {
 
 std::uint64_t Unit::bytes() const {
   return count_ * element_bytes_;
+}
+
+std::uint64_t Unit::version() const {
+  std::uint64_t sum = moves_;
+  for (const Member& member : members_) sum += static_cast<std::uint64_t>(member.shard._version());
+  return sum;
 }
 
 std::vector<std::uint64_t> Unit::counts_of(const Member& member) const {
@@ -122,46 +133,92 @@ void Unit::make_storage() {
   storage_ = c10::Storage(c10::Storage::use_byte_size_t(), bytes(), data_of(whole_), nullptr, false);
 }
 
+bool Unit::is_here(const Member& member) const {
+  return member.named.tensor.has_storage() &&
+         member.named.tensor.storage().unsafeGetStorageImpl() == storage_.unsafeGetStorageImpl();
+}
+
+bool Unit::is_written(const Member& member) const {
+  return member.named.tensor._version() != member.written || !is_here(member);
+}
+
 /// Moves parameters that lie elsewhere, with their values, into the unit's memory.
 void Unit::adopt() {
   const c10::NoGradGuard no_grad;
   for (Member& member : members_) {
     at::Tensor& parameter = member.named.tensor;
-    if (parameter.storage().unsafeGetStorageImpl() == storage_.unsafeGetStorageImpl()) continue;
+    if (is_here(member)) continue;
+    const bool is_alike = dtype_of_tensor(parameter.scalar_type()) == dtype_ &&
+                          parameter.sizes() == member.sizes && parameter.device().is_cpu();
+    if (!is_alike) {
+      throw InvalidArgument("parameter '" + member.named.name +
+                                "' has another type or shape than when ShardedDataParallel was made: after "
+                                "to() and the like make a new one",
+                            {});
+    }
     at::Tensor moved = at::empty({0}, parameter.options().requires_grad(false));
-    moved.set_(storage_, static_cast<std::int64_t>(member.begin), parameter.sizes(), parameter.strides());
+    moved.set_(storage_, static_cast<std::int64_t>(member.begin), member.sizes, member.strides);
     moved.copy_(parameter.detach());
     parameter.set_data(moved);
   }
 }
 
-void Unit::take_values() {
-  adopt();
-  if (shard_ == Shard::parameters)
-    std::memcpy(own_.get(), at(whole_, own_begin_), own_count_ * element_bytes_);
+void Unit::require_own() const {
+  for (const Member& member : members_) {
+    const auto refuse = [&](const char* what) {
+      throw InvalidArgument("parameter '" + member.named.name + "' " + what, {});
+    };
+    if (!is_here(member)) {
+      refuse(
+          "was replaced after ShardedDataParallel was made, which would go on training the one before: load "
+          "while whole() is held, and after to() and the like make a new one");
+    }
+    if (shard_ == Shard::parameters && is_written(member))
+      refuse("was written to while whole() was not held: its shards do not have the write");
+  }
 }
 
-void Unit::start_gather(Communicator& communicator) {
-  if (is_gathering() || is_whole_) return;
+void Unit::take_values() {
+  // An optimizer may have moved shards meanwhile: their values are then the newer ones.
+  const bool is_moved = !std::exchange(is_written_, false) && gathered_version_ != version();
+  std::vector<bool> written;
+  for (const Member& member : members_) written.push_back(!is_moved || is_written(member));
+  adopt();
+  for_each_shard([&](Member& member, std::uint64_t offset, std::uint64_t elements) {
+    const bool is_copied =
+        shard_ == Shard::parameters && written[static_cast<std::size_t>(&member - members_.data())];
+    if (is_copied) std::memcpy(at(own_, offset), at(whole_, own_begin_ + offset), elements * element_bytes_);
+    member.written = member.named.tensor._version();
+  });
+}
+
+void Unit::start_gather(Communicator& communicator, const CallOptions& options) {
+  if (state_ == State::gathering && gathered_version_ != version()) wait_gather();
+  if (state_ == State::gathering || is_current()) return;
   if (!whole_) {
     whole_ = SharedArena::instance().allocate(bytes());
     storage_.set_data_ptr(data_of(whole_));
   }
-  gather_ = communicator.all_gather_async(part_of(own_, 0, own_count_), part_of(whole_, 0, count_), counts_);
+  gathered_version_ = version();
+  gather_ = communicator.all_gather_async(part_of(own_, 0, own_count_), part_of(whole_, 0, count_), counts_,
+                                          options);
+  state_ = State::gathering;
 }
 
 void Unit::wait_gather() {
-  if (!is_gathering()) return;
+  if (state_ != State::gathering) return;
+  state_ = State::released;  // where it fails
   std::exchange(gather_, Work()).wait();
-  is_whole_ = true;
+  state_ = State::whole;
 }
 
 void Unit::release() {
   if (shard_ != Shard::parameters || !whole_) return;
   wait_gather();
+  require_own();
   storage_.set_data_ptr(at::DataPtr(nullptr, at::kCPU));
   whole_.reset();
-  is_whole_ = false;
+  state_ = State::released;
 }
 
 void Unit::provide() {
@@ -173,6 +230,9 @@ void Unit::provide() {
 
 void Unit::begin_gradients() {
   has_gradient_.assign(members_.size(), false);
+  used_.assign(members_.size(), 0);
+  had_gradient_.clear();
+  for (const Member& member : members_) had_gradient_.push_back(member.shard.grad().defined());
   missing_ = members_.size();
   earlier_.reset();
   const auto adds = [](const Member& member) {
@@ -207,6 +267,7 @@ void Unit::collect(std::size_t index) {
   }
   if (!gradients_) gradients_ = SharedArena::instance().allocate(bytes());
   std::byte* const place = at(gradients_, members_[index].begin);
+  used_[index] = gradient.defined();
   if (gradient.defined()) {
     tensor_in(gradients_, place, named.tensor.sizes(), named.tensor.strides(), named.tensor.options())
         .copy_(gradient);
@@ -224,14 +285,15 @@ void Unit::complete() {
   }
 }
 
-void Unit::start_scatter(Communicator& communicator) {
+void Unit::start_scatter(Communicator& communicator, const CallOptions& options) {
   if (shard_ == Shard::optimizer_state) {
     own_gradients_ = Memory(gradients_, at(gradients_, own_begin_));
   } else if (!own_gradients_) {
     own_gradients_ = SharedArena::instance().allocate(own_count_ * element_bytes_);
   }
-  scatter_ = communicator.reduce_scatter_async(
-      part_of(gradients_, 0, count_), part_of(own_gradients_, 0, own_count_), ReduceOp::average, counts_);
+  scatter_ = communicator.reduce_scatter_async(part_of(gradients_, 0, count_),
+                                               part_of(own_gradients_, 0, own_count_), ReduceOp::average,
+                                               counts_, options);
 }
 
 void Unit::finish_scatter() {
@@ -248,6 +310,12 @@ void Unit::finish_scatter() {
     member.shard.mutable_grad() = std::move(gradient);
   });
   earlier_.reset();
+}
+
+void Unit::forget_unused(std::span<const std::uint8_t> used_anywhere) {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (used_anywhere[i] == 0 && !had_gradient_[i]) members_[i].shard.mutable_grad() = at::Tensor();
+  }
 }
 
 }  // namespace kolo::train

@@ -83,13 +83,15 @@ class Checkpoint {
     bool is_of_rank = false;
     std::function<void(torch::serialize::OutputArchive&)> save;
     std::function<void(torch::serialize::InputArchive&)> load;
+    torch::nn::Module* module = nullptr;  ///< null for other things
   };
   template <Archived T>
   static Entry entry_of(std::string name, bool is_of_rank, T& thing) {
     return {std::move(name), is_of_rank, [&thing](auto& archive) { thing.save(archive); },
-            [&thing](auto& archive) { thing.load(archive); }};
+            [&thing](auto& archive) { thing.load(archive); }, nullptr};
   }
   Checkpoint& add(Entry entry);
+  std::vector<at::Tensor> parameters() const;
   std::string saved(bool of_rank) const;
   void load(bool of_rank, const std::string& bytes);
 

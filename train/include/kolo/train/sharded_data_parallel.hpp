@@ -56,9 +56,10 @@ class ShardedDataParallelBase {
   /// While one lives, all parameters are whole on all ranks, to be saved, loaded, or read through pointers.
   class Whole {
    public:
-    /// Collective: gathers all parameters. One lives at a time.
+    /// Collective: gathers all parameters.
     explicit Whole(ShardedDataParallelBase& parallel);
-    /// Takes over what has been written to the parameters; must then be the same on all ranks.
+    /// Takes over what has been written to the parameters; must then be the same on all ranks. An error (a
+    /// parameter of another type, say) comes with the next forward().
     ~Whole();
     Whole(const Whole&) = delete;
     Whole& operator=(const Whole&) = delete;
@@ -137,10 +138,12 @@ class ShardedDataParallelBase {
 /// the rank that owns them.
 ///
 /// Several backward() calls in a row add up their averages in the shards' gradients, until zero_grad(). A
-/// parameter without a gradient counts as zero. Memory read through a pointer (data_ptr(), torch::save())
-/// wants a Whole. All ranks must run the same model in the same order; forward() is collective, in evaluation
-/// too. When a rank or the network fails, forward() or backward() throws kolo's error, and so does each later
-/// call. Not thread-safe.
+/// parameter without a gradient counts as zero, unless no rank has one: then its shards have none. Memory
+/// read or written through a pointer (data_ptr(), torch::save(), torch::load()) wants a Whole; Checkpoint and
+/// broadcast() take one themselves. A parameter that was replaced or written to without is an error of the
+/// next forward(). All ranks must run the same model in the same order; forward() is collective, in
+/// evaluation too. When a rank or the network fails, forward() or backward() throws kolo's error, and so does
+/// each later call. Not thread-safe.
 template <std::derived_from<torch::nn::Module> Model>
 class ShardedDataParallel : public ShardedDataParallelBase {
  public:

@@ -22,11 +22,8 @@ namespace kolo {
 ///     kolo::Checkpoint checkpoint;
 ///     checkpoint.add("model", model.model()).add("optimizer", state);
 ///     ...
-///     {
-///       const auto whole = model.whole();
-///       state.gather();
-///       checkpoint.save("run.pt", step, communicator);        // or step = checkpoint.load(...)
-///     }
+///     state.gather();
+///     checkpoint.save("run.pt", step, communicator);          // or step = checkpoint.load(...)
 ///
 /// Serves optimizers that keep for a parameter tensors of its size, and numbers that are the same on all
 /// ranks: SGD, Adam, AdamW, RMSprop, Adagrad, LARS, LAMB. The whole state is in memory meanwhile. Not
