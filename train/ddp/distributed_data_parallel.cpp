@@ -188,6 +188,7 @@ void DistributedDataParallelBase::prepare_forward() {
   state.reducer.require_sound();
   state.changed = nullptr;
   if (!c10::GradMode::is_enabled()) return;
+  state.reducer.begin_pass();
   try {
     state.require_unchanged();
   } catch (const InvalidArgument&) {

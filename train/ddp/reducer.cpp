@@ -35,9 +35,11 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_
   if (options_.bucket_borders == BucketBorders::measured && communicator_.size() > 1)
     search_ = std::make_unique<BucketSearch>(parameters_.size(), options_);
   if (options_.static_graph) graph_ = std::make_unique<StaticGraph>(parameters_, communicator_.rank());
-  if (options_.hook) hook_thread_ = std::make_unique<AveragingThread>(communicator_.split(0));
+  labelled_ = {communicator_};
+  if (options_.hook)
+    hook_thread_ = std::make_unique<AveragingThread>(labelled_.emplace_back(communicator_.split(0)));
   if (options_.overlap_forward) {
-    const Communicator own = communicator_.split(0);
+    const Communicator own = labelled_.emplace_back(communicator_.split(0));
     require_on_all(communicator_, "DistributedDataParallel", [&] {  // it calls a function of the program's
       forward_ = std::make_unique<ForwardOverlap>(buckets_, parameters_, own, options_);
     });
@@ -171,7 +173,15 @@ void Reducer::expect_backward_from(std::span<const at::Tensor> outputs, bool is_
   has_expectation_ = true;
 }
 
+void Reducer::begin_pass() {
+  if (!synchronized_) return;
+  if (is_awaited_ && leaf_watch_.has_seen()) ++steps_;
+  is_awaited_ = true;
+  leaf_watch_.start();
+}
+
 void Reducer::on_gradient(std::size_t index) {
+  if (std::exchange(is_awaited_, false)) leaf_watch_.stop();
   // A function may have had no gradient to give: autograd calls us all the same.
   const bool has_gradient = states_[index].tensor.grad().defined();
   if (has_gradient) states_[index].used = true;
@@ -193,6 +203,8 @@ void Reducer::begin() {
   if (join_ != nullptr && !std::exchange(has_share_, false)) share_ = join_->wait();
   if (join_ == nullptr) share_ = {};
   if (forward_) begin_in_forward();
+  ++steps_;
+  for (Communicator& communicator : labelled_) communicator.set_label("the averages of step", steps_);
   in_backward_ = true;
   next_bucket_ = 0;
   ready_order_.clear();

@@ -18,6 +18,7 @@
 #include "ddp/forward_overlap.hpp"
 #include "ddp/gradient_listener.hpp"
 #include "ddp/join_agreement.hpp"
+#include "ddp/leaf_watch.hpp"
 #include "ddp/node.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/replicas.hpp"
@@ -59,6 +60,9 @@ class Reducer final : public GradientListener {
   /// To find unused parameters: remembers which of them backward from `outputs` does not reach; none if these
   /// are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
+  /// A forward begins that wants gradients. If the one before has had a backward() that reached none of the
+  /// parameters, this rank is a step behind the others: its next averages say so.
+  void begin_pass();
 
   /// Who has data in each step; null: all ranks.
   void set_join(JoinAgreement* join) noexcept { join_ = join; }
@@ -141,7 +145,11 @@ class Reducer final : public GradientListener {
   std::unique_ptr<ForwardOverlap> forward_;       ///< likewise; null without overlap_forward
   std::unique_ptr<SparseTables> tables_;          ///< null where there are none
   float loss_scale_ = 1;
-  bool averages_are_finite_ = true;       ///< those of tables, and with a hook of all
+  bool averages_are_finite_ = true;     ///< those of tables, and with a hook of all
+  std::vector<Communicator> labelled_;  ///< with the step's number: all that averages use
+  std::uint32_t steps_ = 0;             ///< begun, and such as this rank's backward() missed
+  LeafWatch leaf_watch_;
+  bool is_awaited_ = false;               ///< a backward() that reaches a parameter
   std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
   std::unique_ptr<StaticGraph> graph_;    ///< null without static_graph
   std::vector<std::size_t> missing_;      ///< per bucket: gradients not ready yet

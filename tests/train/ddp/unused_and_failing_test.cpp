@@ -2,7 +2,11 @@
 #include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/optim/sgd.h>
 
+#include <memory>
+
+#include "kolo/train/compression.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ddp {
@@ -88,6 +92,46 @@ TEST_F(Unused, IsAnErrorThatNamesTheParameterWithoutTheOption) {
     EXPECT_NE(message(error).find("'idle.weight', 'idle.bias'"), std::string::npos) << message(error);
     EXPECT_NE(message(error).find("find_unused_parameters"), std::string::npos) << message(error);
   }
+}
+
+TEST_F(Failing, ALossThatReachesNoParameterIsAnErrorThatNamesTheStep) {
+  auto forward_overlap = small_buckets();
+  forward_overlap.overlap_forward = [](const std::vector<at::Tensor>& parameters) {
+    return std::make_unique<torch::optim::SGD>(parameters, 0.1);
+  };
+  for (const int kind : {0, 1, 2, 3}) {
+    const std::string said = error_of_all(3, [&](Communicator& communicator) {
+      auto options = kind == 1 ? finding_unused() : kind == 3 ? forward_overlap : small_buckets();
+      if (kind == 2) options.hook = make_gradient_hook("float16");
+      DistributedDataParallel model(Chain(0), communicator, options);
+      for (int step = 1; step < 6; ++step) {
+        const at::Tensor output = model(numbers(6, 8, step));
+        const bool misses = step == 2 && communicator.rank() == 1;
+        const at::Tensor nothing = at::zeros({1}).requires_grad_();
+        (misses ? nothing.sum() : squares(output, numbers(6, 4, 9))).backward();
+      }
+      model.finish_step();
+    });
+    EXPECT_NE(said.find("rank 1 called"), std::string::npos) << kind << ": " << said;
+    EXPECT_NE(said.find("for the averages of step 2"), std::string::npos) << kind << ": " << said;
+    EXPECT_NE(said.find("for the averages of step 3"), std::string::npos) << kind << ": " << said;
+  }
+}
+
+TEST_F(Failing, ABatchThatARankSkipsBeforeBackwardIsNoStep) {
+  run_all(2, [](Communicator& communicator) {
+    DistributedDataParallel model(Chain(0), communicator, small_buckets());
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2 && communicator.rank() == 1) model(numbers(6, 8, 70));
+      squares(model(numbers(6, 8, step)), numbers(6, 4, 9)).backward();
+      {
+        const auto guard = model.no_sync();
+        model(numbers(6, 8, step));
+        at::zeros({1}).requires_grad_().sum().backward();
+      }
+    }
+    EXPECT_TRUE(same_everywhere(communicator, bits({model->first->weight.grad()})));
+  });
 }
 
 TEST_F(Failing, ModelsThatDifferAreNamed) {
