@@ -3,7 +3,8 @@
 ///
 /// The C++ interface (kolo.hpp) says more on each call; here stands what differs. Not in C: custom
 /// reductions, sparse sums, options of single calls (KOLO_ALGORITHM and the other variables hold), timelines
-/// (KOLO_TIMELINE), stores other than the job's.
+/// (KOLO_TIMELINE), stores other than the job's. A thread that is cancelled inside a call (pthread_cancel)
+/// first returns from it.
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H
 
@@ -63,7 +64,8 @@ int kolo_error_rank(void);
 /// Joins the job that the environment describes (kolo run, torchrun, mpirun, srun). Blocks until all ranks
 /// have come. kolo_destroy() frees the communicator.
 kolo_status kolo_create(kolo_communicator** communicator);
-/// Frees the communicator. Null is allowed. Calls in flight go on to their end.
+/// Frees the communicator. Null is allowed. Wait for its calls first: when the last communicator of those that
+/// kolo_split() has made from one another is destroyed, calls in flight end with an error, on all ranks.
 void kolo_destroy(kolo_communicator* communicator);
 /// This process's number in the group, from 0; -1 for null.
 int kolo_rank(const kolo_communicator* communicator);

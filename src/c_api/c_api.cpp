@@ -1,4 +1,6 @@
 // The C interface over the C++ interface: no exception leaves a function.
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -82,8 +84,22 @@ kolo_status note_current() noexcept {
   }
 }
 
+/// While it lives, pthread_cancel() waits: it would unwind the thread's stack out of locks that other threads
+/// need, and ends the process where a function may not throw.
+class NotCancelled {
+ public:
+  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
+  NotCancelled(const NotCancelled&) = delete;
+  NotCancelled& operator=(const NotCancelled&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
 template <typename Call>
 kolo_status guarded(Call call) noexcept {
+  const NotCancelled not_cancelled;
   try {
     call();
     return KOLO_OK;
@@ -202,6 +218,7 @@ kolo_status kolo_create(kolo_communicator** communicator) {
 }
 
 void kolo_destroy(kolo_communicator* communicator) {
+  const NotCancelled not_cancelled;
   delete communicator;
 }
 

@@ -1,6 +1,7 @@
 /* One rank of a job that uses the C interface. Exit status 0: all that it checks holds.
-   program collectives | errors | lost */
+   program collectives | errors | cancelled | lost */
 #include <kolo/kolo.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +155,33 @@ static void lost(void) {
   kolo_destroy(survivors);
 }
 
+static void* wait_for_all(void* status) {
+  *(kolo_status*)status = kolo_barrier(group, NULL);
+  pthread_testcancel();
+  return status;
+}
+
+/* A thread that is cancelled inside a call first returns from it. */
+static void cancelled(void) {
+  int32_t word = 0;
+  if (rank == 1) {
+    pthread_t thread;
+    kolo_status status = KOLO_TIMED_OUT;
+    void* result = NULL;
+    CHECK(pthread_create(&thread, NULL, wait_for_all, &status) == 0);
+    CHECK(pthread_cancel(thread) == 0);
+    for (int r = 0; r < ranks; ++r) {
+      if (r != rank) OK(kolo_send(group, &word, 1, KOLO_INT32, r, 0, NULL));
+    }
+    CHECK(pthread_join(thread, &result) == 0);
+    CHECK(result == PTHREAD_CANCELED && status == KOLO_OK);
+  } else {
+    OK(kolo_recv(group, &word, 1, KOLO_INT32, 1, 0, NULL)); /* rank 1 has cancelled */
+    OK(kolo_barrier(group, NULL));
+  }
+  OK(kolo_barrier(group, NULL));
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   OK(kolo_create(&group));
@@ -169,6 +197,8 @@ int main(int argc, char** argv) {
     OK(kolo_barrier(group, NULL));
   } else if (strcmp(argv[1], "errors") == 0) {
     errors();
+  } else if (strcmp(argv[1], "cancelled") == 0) {
+    cancelled();
   } else {
     CHECK(strcmp(argv[1], "lost") == 0);
     lost();
