@@ -195,7 +195,7 @@ void Engine::check_peers() {
   if (std::ranges::any_of(peers_.all(), [](const auto& peer) { return peer->is_gone(); }))
     awaited = shared_memory_.awaited_peers();
   if (auto failure = detector_.find_gone(awaited)) record_failure(std::move(*failure));
-  if (auto failure = peers_.descriptor_shortage()) record_failure(std::move(*failure), true);
+  if (auto failure = peers_.own_trouble()) record_failure(std::move(*failure), true);
   if (auto failure = schedules_.find_unmatchable()) record_failure(std::move(*failure));
 }
 

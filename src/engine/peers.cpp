@@ -73,7 +73,11 @@ std::uint64_t Peers::failed_attempts(int rank) const {
   return on_demand_.dialer ? on_demand_.dialer->failed_attempts(rank) : 0;
 }
 
-std::optional<Failure> Peers::descriptor_shortage() const {
+std::optional<Failure> Peers::own_trouble() const {
+  if (const Status& status = event_set_.status(); !status.ok()) {
+    return Failure{status.code(), rank_,
+                   fmt::format("{} cannot wait for its peers: {}", name_of(rank_), status.message())};
+  }
   for (const auto& peer : peers_) {
     const int number = peer->link.peer();
     if (peer->connection != Peer::Connection::dialling || failed_attempts(number) == 0) continue;

@@ -85,8 +85,8 @@ class Peers final : public MonitoredPeers {
   bool may_hold_unexpected();
   /// Failed attempts to connect to the peer.
   std::uint64_t failed_attempts(int rank) const;
-  /// This process has no descriptor left for a connection that it needs.
-  std::optional<Failure> descriptor_shortage() const;
+  /// This process has no descriptor left for a connection that it needs, or may not wait for its connections.
+  std::optional<Failure> own_trouble() const;
 
   /// Moves what can move now; returns whether anything did. `readable`: the peer may have sent something.
   bool progress(Peer& peer, bool readable);

@@ -39,6 +39,7 @@ std::span<const std::uint32_t> EventSet::wait(int timeout_ms) {
   epoll_event events[64];
   woken_.clear();
   const int count = epoll_wait(epoll_.get(), events, 64, timeout_ms);
+  if (count < 0 && errno != EINTR) status_ = Status::from_errno("epoll_wait", errno);
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u32 != kKick) {
       woken_.push_back(events[i].data.u32);

@@ -25,6 +25,8 @@ class EventSet {
   /// Blocks for at most `timeout_ms` (0: only polls); returns the numbers of the descriptors that are ready.
   /// Valid until the next call.
   std::span<const std::uint32_t> wait(int timeout_ms);
+  /// Not ok after a wait() that has failed.
+  const Status& status() const { return status_; }
   /// Ends the current or the next wait() with a positive timeout.
   void wake();
 
@@ -34,6 +36,7 @@ class EventSet {
   UniqueFd epoll_;
   UniqueFd wake_;
   std::vector<std::uint32_t> woken_;
+  Status status_;
 };
 
 }  // namespace kolo::net

@@ -38,6 +38,8 @@ class Server final : public TcpStoreServer, private net::Listener::Owner {
     if (!epoll_.valid() || !stop_.valid()) return Status::from_errno("epoll or eventfd", errno);
     watch(EPOLL_CTL_ADD, listener_.fd(), EPOLLIN);
     watch(EPOLL_CTL_ADD, stop_.get(), EPOLLIN);
+    epoll_event none;
+    if (::epoll_wait(epoll_.get(), &none, 1, 0) < 0) return Status::from_errno("epoll_wait", errno);
     thread_ = ServiceThread([this] { run(); });
     return {};
   }
@@ -64,6 +66,7 @@ class Server final : public TcpStoreServer, private net::Listener::Owner {
     for (;;) {
       const int ready =
           ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), sleep_ms());
+      if (ready < 0 && errno != EINTR) return connections_.clear();  // the ranks see that the store has ended
       bool changed = false;
       bool is_called = Clock::now() >= listener_.next_time();
       for (int i = 0; i < ready; ++i) {

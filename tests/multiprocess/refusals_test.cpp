@@ -193,6 +193,45 @@ TEST(Refusals, ARankThatMayNotWatchItsConnectionsSaysSo) {
   }
 }
 
+#if defined(SYS_epoll_wait)
+TEST(Refusals, ARankThatMayNotWaitForItsConnectionsSaysSo) {
+  for (const char* transports : transports_that_reach(transport::Reach::host)) {
+    for (const int culprit : {0, 1}) {
+      Processes processes({.size = 3,
+                           .transports = transports,
+                           .timeout = 60s,
+                           .prepare =
+                               [&](int rank) {
+                                 if (rank == culprit)
+                                   require(testing::forbid(SYS_epoll_wait), "no seccomp here");
+                               }},
+                          [](Communicator& c) {
+                            if (c.rank() == 2) std::this_thread::sleep_for(500ms);  // the other ranks sleep
+                            c.barrier();
+                            c.barrier();
+                          });
+      for (const RankEnd& end : processes.collect(20s)) {
+        EXPECT_EQ(end.code, 1);
+        EXPECT_NE(end.error.find("epoll_wait"), std::string::npos) << end.error;
+      }
+    }
+  }
+}
+
+TEST(Refusals, RankZeroThatMayNotWaitServesNoStore) {
+  Processes processes(
+      {.size = 2,
+       .timeout = 60s,
+       .settings = {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29871"}, {"KOLO_INSECURE", "1"}},
+       .by_environment = true,
+       .prepare = [](int) { require(testing::forbid(SYS_epoll_wait), "no seccomp here"); }},
+      [](Communicator& c) { c.barrier(); });
+  const RankEnd end = processes.collect_one(0, 20s);
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.error.find("epoll_wait"), std::string::npos) << end.error;
+}
+#endif
+
 void become_somebody_else() {
   constexpr uid_t kNobody = 65534;
   require(setuid(kNobody) == 0, "setuid");
