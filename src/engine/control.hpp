@@ -1,5 +1,5 @@
-// Control messages between engines: failures, pings and their answers, goodbyes, and recovery messages of
-// shrink().
+// Control messages between engines: failures, pings and their answers, signs of life, goodbyes, and recovery
+// messages of shrink().
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,14 @@
 
 namespace kolo::engine {
 
-enum class ControlKind : std::uint32_t { abort = 1, ping = 2, pong = 3, goodbye = 4, recovery = 5 };
+enum class ControlKind : std::uint32_t {
+  abort = 1,
+  ping = 2,
+  pong = 3,
+  goodbye = 4,
+  recovery = 5,
+  alive = 6
+};
 
 /// Why the group of links is unusable. Ranks are link numbers (the first communicator's ranks).
 struct Failure {

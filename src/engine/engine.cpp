@@ -229,6 +229,8 @@ void Engine::on_control(transport::Link& from, std::uint32_t kind, std::span<con
     case ControlKind::goodbye:
       peers_[from.peer()].has_left = true;
       return;
+    case ControlKind::alive:
+      return;  // its bytes are the sign
     case ControlKind::recovery:
       mailbox_.add(from.peer(), payload);
       return;

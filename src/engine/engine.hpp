@@ -169,6 +169,7 @@ class Engine final : private Driven,
   void on_failure(int blamed, const std::string& why) override;
   void on_no_memory() override;
   void on_throwing_reduction(const std::string& name, const std::string& what) override;
+  void on_reduced() override;
   void propagate_failure();
   void check_peers();
   void check_deadlines();
@@ -200,6 +201,7 @@ class Engine final : private Driven,
   /// started. Zero if that is not so.
   Clock::time_point links_quiet_since_{};
   Clock::time_point next_check_{};
+  Clock::time_point last_sign_{};           // when this rank last told its peers, unasked, that it lives
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain
   std::optional<Failure> failure_;

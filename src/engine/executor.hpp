@@ -25,6 +25,8 @@ class ExecutorListener {
   virtual void on_no_memory() = 0;
   /// A reduction of the caller's own has thrown.
   virtual void on_throwing_reduction(const std::string& name, const std::string& what) = 0;
+  /// A call of the caller's own reduction, which may be slow, has returned.
+  virtual void on_reduced() = 0;
   virtual void on_transferred(const OperationSpec& spec, bool sent, int peer, std::uint64_t bytes,
                               Clock::time_point posted) = 0;
 };

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t kMostShown = 8;                   // ranks of a communicator
 constexpr std::uint64_t kMostBytesForCause = 64 << 20;  // more than what the buffers of a connection hold
+constexpr int kSignsInHeartbeat = 5;
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
 constexpr int kRestAfterCheck = 9;  // times as long as the check has taken
 
@@ -57,6 +58,18 @@ void Engine::on_throwing_reduction(const std::string& name, const std::string& w
       {Code::invalid_argument, rank_,
        fmt::format("the reduction \"{}\" has thrown on {}: {}", name, peers_.name_of(rank_), what)},
       true);
+}
+
+/// A rank in a slow reduction answers no ping, and many calls of it may follow before the links are read.
+void Engine::on_reduced() {
+  const auto now = Clock::now();
+  if (options_.heartbeat.count() == 0 || now < last_sign_ + options_.heartbeat / kSignsInHeartbeat) return;
+  last_sign_ = now;
+  for (const auto& peer : peers_.all()) {
+    if (peer->has_ended || !peer->is_connected() || peer->link.peer() == rank_) continue;
+    peer->send(ControlKind::alive, {});
+    peer->link.write_now();
+  }
 }
 
 Status Engine::end_without_memory() {

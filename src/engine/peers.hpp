@@ -36,7 +36,8 @@ struct Peer {
   /// Over a socket, of which a poll costs a system call.
   bool has_socket() noexcept { return is_connected() && !link.endpoint().polls_are_free(); }
   void send(ControlKind kind, std::span<const std::byte> payload) {
-    const bool is_urgent = kind == ControlKind::ping || kind == ControlKind::pong;
+    const bool is_urgent =
+        kind == ControlKind::ping || kind == ControlKind::pong || kind == ControlKind::alive;
     link.send_control(static_cast<std::uint32_t>(kind), payload, is_urgent);
   }
 

@@ -213,6 +213,7 @@ void ScheduleOperation::combine_custom(const CustomReduction& reduction, std::by
     const InsideReduction inside;
     reduction.combine(out, left, right, count, spec_.dtype);
     is_broken_ = false;
+    executor_.listener().on_reduced();
   } catch (const std::bad_alloc&) {
     executor_.listener().on_no_memory();
   } catch (const std::exception& error) {

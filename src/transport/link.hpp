@@ -69,6 +69,11 @@ class Link {
   /// Leaves behind the frames that are already queued or, if it is urgent, behind the one that has begun.
   void send_control(std::uint32_t kind, std::span<const std::byte> payload, bool is_urgent = false);
 
+  /// Writes what has room, also within MessageRequest::consume().
+  void write_now() {
+    out_.begin_turn();
+    flush();
+  }
   /// Moves what can move now; returns whether anything moved. Reads only if `readable` is true (there may be
   /// something to read), because a read costs a system call on some endpoints.
   Result<bool> progress(bool readable);

@@ -229,6 +229,29 @@ TEST_P(Faults, ASlowReductionIsNoSilence) {
   for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
+// However little data a call of the reduction has: a rank answers between two of them.
+TEST_P(Faults, SlowCallsOfAReductionAreNoSilence) {
+  for (const char* algorithm : {"ring", "binomial"}) {
+    Processes processes(
+        {.size = 3, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1"}}}, [&](Communicator& c) {
+          const auto combine = [](void* out, const void* left, const void* right, std::uint64_t count,
+                                  DType) {
+            for (std::uint64_t i = 0; i < count; ++i) {
+              static_cast<float*>(out)[i] =
+                  static_cast<const float*>(left)[i] + static_cast<const float*>(right)[i];
+            }
+            std::this_thread::sleep_for(200ms);
+          };
+          const auto slow = Reduction::custom({.name = "slow sum", .combine = combine, .commutative = true});
+          std::vector<float> data(1 << 20, 1.0f);
+          c.all_reduce(data, slow, {.algorithm = algorithm});
+          require(data.front() == 3.0f && data.back() == 3.0f, "wrong sum");
+        });
+    for (const RankEnd& end : processes.collect(60s))
+      EXPECT_EQ(end.code, 0) << algorithm << ": " << end.error;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Faults, kBetweenProcesses, kTransportNames);
 
 }  // namespace
