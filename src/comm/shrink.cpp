@@ -132,7 +132,7 @@ class MembershipAgreement {
     const Deadline last = Deadline::after(deadline.left() + kGrace);
     bool is_quiet = false;  // a rank may be late here because this one has not read what it sent
     while (true) {
-      engine_.lack_of_descriptors().throw_if_error();  // else ranks that this one cannot reach seem gone
+      engine_.own_trouble().throw_if_error();  // else ranks that this one cannot reach seem gone
       drop_gone(is_quiet && deadline.passed());
       if (is_settled()) return;
       if (last.passed())

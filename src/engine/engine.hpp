@@ -103,8 +103,8 @@ class Engine final : private Driven,
                                                   const std::vector<int>& awaited, const Deadline& deadline);
   /// Whether such a message has come.
   bool has_recovery(const std::function<bool(const RecoveryMessage&)>& is_meant) const;
-  /// An error if this process has no descriptor left for a connection that it needs.
-  Status lack_of_descriptors() const;
+  /// See Peers::own_trouble().
+  Status own_trouble() const;
   /// Whether no recovery message will come from this peer: it is lost, silent, unreachable, has left, or is
   /// blamed for a loss.
   bool is_gone(int peer) const;

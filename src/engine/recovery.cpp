@@ -48,10 +48,10 @@ bool Engine::has_recovery(const std::function<bool(const RecoveryMessage&)>& is_
   return mailbox_.has(is_meant);
 }
 
-Status Engine::lack_of_descriptors() const {
+Status Engine::own_trouble() const {
   const auto lock = driver_.enter();
-  const auto shortage = peers_.descriptor_shortage();
-  return shortage ? Status(shortage->code, shortage->reason) : Status();
+  const auto trouble = peers_.own_trouble();
+  return trouble ? Status(trouble->code, trouble->reason) : Status();
 }
 
 bool Engine::is_gone(int peer) const {
