@@ -161,7 +161,13 @@ void Engine::open(Group& group, std::vector<int> peers) {
 
 void Engine::share_memory(Group& group, int shared_cores) {
   const auto lock = driver_.enter();
-  groups_.share_memory(group, shared_cores);
+  if (groups_.share_memory(group, shared_cores)) return;
+  for (const auto& observer : options_.observers) observer->found_no_slot();
+  if (group.peers.front() != rank_ || std::exchange(has_told_of_slots_, true)) return;
+  log().warn(
+      "{} communicators use all slots of the shared memory: calls of one more, and of those that follow, are "
+      "messages and take longer; a communicator that is destroyed gives its slot back",
+      shared_memory::kCommSlots);
 }
 
 void Engine::close(Group& group) {

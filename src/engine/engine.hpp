@@ -201,7 +201,8 @@ class Engine final : private Driven,
   /// started. Zero if that is not so.
   Clock::time_point links_quiet_since_{};
   Clock::time_point next_check_{};
-  Clock::time_point last_sign_{};           // when this rank last told its peers, unasked, that it lives
+  Clock::time_point last_sign_{};  // when this rank last told its peers, unasked, that it lives
+  bool has_told_of_slots_ = false;
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain
   std::optional<Failure> failure_;

@@ -45,7 +45,7 @@ void Groups::open(Group& group, std::vector<int> peers) {
   group.peers = std::move(peers);
 }
 
-void Groups::share_memory(Group& group, int shared_cores) {
+bool Groups::share_memory(Group& group, int shared_cores) {
   std::vector<transport::LocalPeer*> local_peers;
   int own = -1;
   for (const int peer : group.peers) {
@@ -53,10 +53,14 @@ void Groups::share_memory(Group& group, int shared_cores) {
     local_peers.push_back(peer == rank_ ? nullptr : peers_[peer].link.endpoint().local_peer());
   }
   const bool shares_memory = group.peers.size() > 1 && std::ranges::count(local_peers, nullptr) == 1;
-  if (!shares_memory || group.slot >= shared_memory::kCommSlots) return give_back_slot(group);
+  if (!shares_memory || group.slot >= shared_memory::kCommSlots) {
+    give_back_slot(group);
+    return !shares_memory;
+  }
   group.team =
       std::make_unique<shared_memory::Team>(own, std::move(local_peers), group.slot, shared_cores, listener_);
   in_memory_.push_back(&group);
+  return true;
 }
 
 void Groups::close(Group& group) {

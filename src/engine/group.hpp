@@ -56,8 +56,8 @@ class Groups {
   /// Calls may begin. All the ranks have reserved the same number and the same slot, or none.
   void open(Group& group, std::vector<int> peers);
   /// Calls in shared memory may begin, if all ranks share a host's memory. `shared_cores`: see
-  /// shared_memory::Team.
-  void share_memory(Group& group, int shared_cores);
+  /// shared_memory::Team. Returns false if they share it, but no slot was free.
+  bool share_memory(Group& group, int shared_cores);
   /// Calls in flight go on to their end.
   void close(Group& group);
 

@@ -87,6 +87,10 @@ std::string prometheus_text(std::span<const RankMetrics> ranks) {
       fmt::format(",version={}", label_value(version())));
   page.of_ranks("kolo_age_seconds", "gauge", "Time since this rank met the others.",
                 [](const RankMetrics& r) { return to_seconds(r.age); });
+  page.of_ranks(
+      "kolo_communicators_without_slot_total", "counter",
+      "Communicators that would use shared memory, but others had all its slots: their calls are messages.",
+      [](const RankMetrics& r) { return r.without_slot; });
   page.of_collectives("kolo_operations_total", "Calls begun.",
                       [](const CollectiveMetrics& c) { return c.operations; });
   page.of_collectives("kolo_operation_bytes_total", "Data of this rank in the calls begun.",

@@ -41,6 +41,7 @@ struct RankMetrics {
   int rank = -1;
   std::string host;
   std::chrono::nanoseconds age{};
+  std::uint64_t without_slot = 0;  ///< communicators that would use shared memory if it had a slot left
   std::vector<CollectiveMetrics> collectives;
   std::vector<PeerMetrics> peers;  ///< without the rank itself
 };

@@ -49,6 +49,7 @@ void MetricsRecorder::lost(int peer) {
 RankMetrics MetricsRecorder::metrics() const {
   RankMetrics shown = described_;
   shown.age = std::chrono::steady_clock::now() - created_;
+  shown.without_slot = without_slot_.get();
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     CollectiveMetrics& collective = shown.collectives[i];
     collective.operations = calls_[i].operations.get();

@@ -25,6 +25,7 @@ class MetricsRecorder final : public Observer {
                    TimePoint posted) override;
   void waited(const std::vector<int>& peers, TimePoint begin, TimePoint end) override;
   void refused(int peer, std::uint64_t attempts) override;
+  void found_no_slot() override { without_slot_.add(1); }
   void lost(int peer) override;
 
   /// Thread-safe.
@@ -54,6 +55,7 @@ class MetricsRecorder final : public Observer {
   const std::shared_ptr<MetricsPage> page_;
   const RankMetrics described_;
   const std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();
+  Count without_slot_;
   std::vector<Calls> calls_;       // by collective
   std::vector<PeerCounts> peers_;  // by rank
 };

@@ -37,6 +37,8 @@ class Observer {
   virtual void waited(const std::vector<int>& /*peers*/, TimePoint /*begin*/, TimePoint /*end*/) {}
   /// Attempts to connect to the peer that have failed so far.
   virtual void refused(int /*peer*/, std::uint64_t /*attempts*/) {}
+  /// A new communicator of ranks that share memory has found all slots in use: its calls are messages.
+  virtual void found_no_slot() {}
   /// The link to the peer has ended without a goodbye.
   virtual void lost(int /*peer*/) {}
 };

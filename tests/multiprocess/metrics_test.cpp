@@ -11,8 +11,10 @@
 
 #include "base/deadline.hpp"
 #include "comm/metrics_server.hpp"
+#include "engine/shared_memory/segment.hpp"
 #include "multiprocess/processes.hpp"
 #include "net/socket.hpp"
+#include "support/require.hpp"
 
 namespace kolo::test {
 namespace {
@@ -119,6 +121,19 @@ TEST(Metrics, NameTheSlowRankOverTcp) {
 
 TEST(Metrics, NameTheSlowRankOverSharedMemory) {
   find_the_straggler("shm");
+}
+
+TEST(Metrics, CountCommunicatorsWithoutASlot) {
+  const std::uint16_t port = base_port();
+  Processes processes(watched("shm", port), [&](Communicator& c) {
+    std::vector<Communicator> parts;  // besides `c`
+    for (std::uint32_t i = 0; i < engine::shared_memory::kCommSlots + 2; ++i) parts.push_back(c.split(0));
+    const std::string page = ask(static_cast<std::uint16_t>(port + c.rank()), kScrape);
+    const auto counts = values(page, "kolo_communicators_without_slot_total", "rank");
+    require(counts.at(std::to_string(c.rank())) == 3, page);
+    c.barrier();
+  });
+  for (const RankEnd& end : processes.collect(20s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
 TEST(Metrics, APortThatIsTakenHarmsNobody) {
