@@ -76,7 +76,9 @@ std::string comm::describe(const transport::Signature& signature) {
   if (collective == schedule::Collective::send_recv) {
     return fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
   }
-  if (!schedule::has_root(collective) && signature.root != 0)
+  const bool may_be_inner =
+      collective == schedule::Collective::all_gather || collective == schedule::Collective::all_reduce;
+  if (may_be_inner && signature.root != 0)
     return fmt::format("split() or subgroup() number {}", signature.root);
   const auto all = algorithms::algorithms();
   std::string text(schedule::name_of(collective));
