@@ -14,6 +14,7 @@
 #include "support/transports.hpp"
 #include "support/watchdog.hpp"
 #include "transport/frame.hpp"
+#include "transport/host.hpp"
 
 namespace kolo::test {
 namespace {
@@ -25,7 +26,7 @@ using Bytes = std::vector<std::byte>;
 class Impostor {
  public:
   Impostor(Store& store, const std::string& transport) : address_exchange_(store, 1, 2, 20s) {
-    comm::Terms terms{address_exchange_.job(), {}, {.transports = transport}};
+    const comm::Terms terms{job_, {}, {.transports = transport}, mark_.name()};
     offer_ = comm::make_offer(1, terms);
     std::istringstream lines(address_exchange_.offers(offer_.text)[0]);
     std::string line;
@@ -50,6 +51,8 @@ class Impostor {
 
  private:
   comm::AddressExchange address_exchange_;
+  const std::string job_ = address_exchange_.job();
+  const transport::HostMark mark_{job_, 1, 2};
   comm::Offer offer_;
   std::unique_ptr<transport::Endpoint> link_;
 };
