@@ -10,6 +10,7 @@
 #include "checkpoint/file.hpp"
 #include "ddp/agreement.hpp"
 #include "ddp/gradient_listener.hpp"
+#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 #include "libtorch/first_use.hpp"
@@ -76,24 +77,31 @@ Checkpoint& Checkpoint::add(Entry entry) {
 }
 
 Checkpoint& Checkpoint::add(std::string name, torch::nn::Module& module) {
-  return add({std::move(name), false, [&module](auto& archive) { save_module(module, archive); },
-              [&module](auto& archive) { load_module(module, archive); }, &module});
+  add({name, false, [&module](auto& archive) { save_module(module, archive); },
+       [&module](auto& archive) { load_module(module, archive); }, &module});
+  shared_[std::move(name)] = module.parameters();
+  return *this;
 }
 
 Checkpoint& Checkpoint::add(std::string name, torch::optim::Optimizer& optimizer) {
   if (auto* const one_bit = dynamic_cast<OneBitAdam*>(&optimizer)) add(name + ", left out", one_bit->hook());
-  return add({std::move(name), false, [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
-              [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }, nullptr});
+  add({name, false, [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
+       [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }, nullptr});
+  for (const auto& group : optimizer.param_groups())
+    shared_[name].insert(shared_[name].end(), group.params().begin(), group.params().end());
+  return *this;
 }
 
 Checkpoint& Checkpoint::add_own(std::string name, torch::nn::Module& module) {
-  add(std::move(name), module);
+  add(name, module);
+  shared_.erase(name);
   entries_.back().is_of_rank = true;
   return *this;
 }
 
 Checkpoint& Checkpoint::add_own(std::string name, torch::optim::Optimizer& optimizer) {
-  add(std::move(name), optimizer);
+  add(name, optimizer);
+  shared_.erase(name);
   entries_.back().is_of_rank = true;
   return *this;
 }
@@ -110,6 +118,21 @@ std::vector<at::Tensor> Checkpoint::parameters() const {
     for (at::Tensor& parameter : entry.module->parameters()) result.push_back(std::move(parameter));
   }
   return result;
+}
+
+/// Rank 0's part is not that of the other ranks.
+void Checkpoint::require_same_parts(Communicator& communicator) const {
+  std::string parts;
+  for (const auto& [name, tensors] : shared_) {
+    for (const at::Tensor& tensor : tensors) {
+      if (const auto part = train::part_of(tensor)) parts += '\'' + name + "' with " + part->text() + '\n';
+    }
+  }
+  if (const auto odd = train::find_odd_text(communicator, parts, "part")) {
+    throw MismatchError("a checkpoint has rank 0's part of a model alone: " + odd->text +
+                            ": add it with add_own(), or the optimizer of shards as a ShardedOptimizerState",
+                        {.peer = odd->rank, .collective = "Checkpoint"});
+  }
 }
 
 std::string Checkpoint::saved(bool of_rank) const {
@@ -143,6 +166,7 @@ void Checkpoint::load(bool of_rank, const std::string& bytes) {
 }
 
 void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator& communicator) const {
+  require_same_parts(communicator);
   const int rank = communicator.rank();
   const train::WholeParameters whole(parameters());
   train::CheckpointFile file;
@@ -171,6 +195,7 @@ void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator&
 }
 
 std::uint64_t Checkpoint::load(const std::string& path, Communicator& communicator) {
+  require_same_parts(communicator);
   const int rank = communicator.rank();
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const bool has_own = std::ranges::any_of(entries_, &Entry::is_of_rank);

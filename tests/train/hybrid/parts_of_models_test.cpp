@@ -1,9 +1,13 @@
 // Parts of a model: lists of them are refused where they would be taken for the whole.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <string>
+
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/broadcast.hpp"
+#include "kolo/train/checkpoint.hpp"
 #include "kolo/train/clip_gradients.hpp"
 #include "kolo/train/grid.hpp"
 #include "kolo/train/lamb.hpp"
@@ -100,6 +104,33 @@ TEST(PartsOfModels, AreNotMixedWithOtherParts) {
     expect_said(refusal_by([&] { average_parameters(*stage, communicator); }), other);
     expect_said(refusal_by([&] { ShardedDataParallel(stage, communicator, {}); }), other);
   });
+}
+
+TEST(PartsOfModels, AreEachRanksOwnInACheckpoint) {
+  const std::string path = testing::TempDir() + "kolo_parts.pt";
+  run_all(2, [&](Communicator& communicator) {
+    torch::nn::Linear stage(8, 8);
+    fill(*stage, communicator.rank());
+    const auto before = bits(stage->parameters());
+    const PipelineParallel pipeline({stage}, squares, communicator, {.micro_batches = 1});
+    torch::optim::SGD steps(pipeline.parameters(), 0.1);
+    const std::string says = "part 1 of 2 of a PipelineParallel where rank 0 has";
+    expect_said(refusal_by([&] { Checkpoint().add("stage", *stage).save(path, 1, communicator); }), says);
+    expect_said(refusal_by([&] { Checkpoint().add("steps", steps).save(path, 1, communicator); }), says);
+
+    Checkpoint own;
+    own.add_own("stage", *stage).add_own("steps", steps);
+    own.save(path, 1, communicator);
+    fill(*stage, 9);
+    EXPECT_EQ(own.load(path, communicator), 1u);
+    EXPECT_EQ(bits(stage->parameters()), before);
+
+    const ShardedDataParallel sharded(two_layers(), communicator, {});
+    torch::optim::SGD of_shards(sharded.parameters(), 0.1);
+    expect_said(refusal_by([&] { Checkpoint().add("steps", of_shards).load(path, communicator); }),
+                "as a ShardedOptimizerState");
+  });
+  std::filesystem::remove(path);
 }
 
 TEST(PartsOfModels, ASecondWrapperOfShardsIsRefused) {

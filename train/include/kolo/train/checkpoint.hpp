@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ concept Archived = train::SavesAndLoads<T> && !std::derived_from<T, torch::nn::M
 class Checkpoint {
  public:
   /// Puts a thing's state into the file from now on, under this name. All ranks add the same things. Throws
-  /// InvalidArgument where the name is taken; "random numbers" always is.
+  /// InvalidArgument where the name is taken; "random numbers" always is. save() and load() throw
+  /// MismatchError, on all ranks, for parts of a model that differ between them: a pipeline's stages, shards.
   Checkpoint& add(std::string name, torch::nn::Module& module);
   Checkpoint& add(std::string name, torch::optim::Optimizer& optimizer);
   Checkpoint& add(std::string name, GradientHook& hook);
@@ -92,10 +94,12 @@ class Checkpoint {
   }
   Checkpoint& add(Entry entry);
   std::vector<at::Tensor> parameters() const;
+  void require_same_parts(Communicator& communicator) const;
   std::string saved(bool of_rank) const;
   void load(bool of_rank, const std::string& bytes);
 
   std::vector<Entry> entries_;
+  std::map<std::string, std::vector<at::Tensor>> shared_;  ///< by name, what models and optimizers have
 };
 
 }  // namespace kolo

@@ -78,8 +78,9 @@ class ShardedDataParallelBase {
     std::vector<std::uint64_t> counts;
   };
 
-  /// Collective. Takes communicators of its own by Communicator::split(). Throws MismatchError (on all ranks)
-  /// that names the rank and the first difference when models or options are not alike; InvalidArgument when
+  /// Collective. Takes communicators of its own by Communicator::split(). Throws, on all ranks,
+  /// MismatchError that names the rank and the first difference when models or options are not alike;
+  /// InvalidArgument that names the rank when
   /// there is nothing to train, a parameter is not a dense CPU tensor or has sparse gradients, `units` names
   /// no submodule or one within another, or another object averages the gradient of a parameter.
   ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
