@@ -3,6 +3,7 @@
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/Functions.h>
+#include <caffe2/serialize/file_adapter.h>
 #include <fcntl.h>
 #include <torch/serialize/archive.h>
 #include <unistd.h>
@@ -11,8 +12,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
+
+#include "checkpoint/archive_check.hpp"
 
 namespace kolo::train {
 namespace {
@@ -96,8 +100,11 @@ void write_checkpoint(const std::string& path, const CheckpointFile& file) try {
 
 CheckpointFile read_checkpoint(const std::string& path) try {
   if (!std::filesystem::exists(path)) throw std::runtime_error("there is no such file");
+  const auto bytes = std::make_shared<caffe2::serialize::FileAdapter>(path);
+  check_archive(bytes);
   torch::serialize::InputArchive archive;
-  archive.load_from(path);
+  archive.load_from([&](std::uint64_t at, void* to, std::size_t count) { return bytes->read(at, to, count); },
+                    [&] { return bytes->size(); });
   if (const std::int64_t format = number_of(archive, "kolo_checkpoint"); format != kFormat)
     throw std::runtime_error("it is of format " + std::to_string(format) + ", not " +
                              std::to_string(kFormat));

@@ -16,7 +16,7 @@ struct CheckpointFile {
 /// Throws std::runtime_error, with the path, for what cannot be written; a file that was there is there
 /// still.
 void write_checkpoint(const std::string& path, const CheckpointFile& file);
-/// Throws std::runtime_error, with the path, for what cannot be read or is no checkpoint.
+/// Throws std::runtime_error, with the path, for what cannot be read, is damaged or is no checkpoint.
 CheckpointFile read_checkpoint(const std::string& path);
 
 }  // namespace kolo::train

@@ -3,9 +3,12 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "kolo/error.hpp"
+#include "libtorch/problem.hpp"
 #include "server/connection.hpp"
 #include "server/layout.hpp"
 #include "server/meeting.hpp"
@@ -283,6 +286,27 @@ TEST(ServerFaults, AnotherJobGoesOnFromTheCheckpoint) {
     }
     EXPECT_LT(difference(model, end), 1e-6);
   }));
+}
+
+TEST(ServerFaults, ADamagedCheckpointIsAnErrorThatNamesIt) {
+  const Folder folder;
+  const std::string path = folder.path + "/server";
+  const ChainImpl model(1);
+  const train::ServerLayout layout(model, {});
+  train::ServerShard shard(layout, 0, sgd(0.1), {});
+  std::vector<train::WorkerRecord> workers(1);
+  train::save_server(path, shard, workers);
+  train::load_server(path, shard, workers);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const std::string bytes = (std::ostringstream() << file.rdbuf()).str();
+  const float value = shard.parameters().flatten()[3].item<float>();
+  const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
+  ASSERT_NE(at, std::string::npos);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(static_cast<char>(bytes[at] ^ 1)).flush();
+  EXPECT_NE(
+      train::problem_of([&] { train::load_server(path, shard, workers); }).find(path + ": it is damaged"),
+      std::string::npos);
 }
 
 }  // namespace

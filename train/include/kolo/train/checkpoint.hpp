@@ -74,9 +74,9 @@ class Checkpoint {
   void save(const std::string& path, std::uint64_t step, Communicator& communicator) const;
 
   /// Collective: rank 0 reads the file, and all ranks load it. Returns the step that it was saved at. If the
-  /// file cannot be read, lacks one of the things, has one of another shape, or ranks' own states of another
-  /// number of ranks, all ranks throw Error that says so; the things are of no use then. Without such states
-  /// the number of ranks may be another; random numbers go on as they are then.
+  /// file cannot be read, is damaged, lacks one of the things, has one of another shape, or ranks' own states
+  /// of another number of ranks, all ranks throw Error that says so; the things are of no use then. Without
+  /// such states the number of ranks may be another; random numbers go on as they are then.
   std::uint64_t load(const std::string& path, Communicator& communicator);
 
  private:
