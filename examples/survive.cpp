@@ -66,8 +66,13 @@ void save(const Model& model, const std::string& path) {
   const std::string unfinished = path + "." + std::to_string(::getpid());
   const int fd = ::open(unfinished.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
   if (fd < 0) fail(unfinished);
-  if (::write(fd, &model, sizeof model) != sizeof model || ::fsync(fd) != 0) fail(unfinished);
+  const bool is_written = ::write(fd, &model, sizeof model) == sizeof model && ::fsync(fd) == 0;
+  const int error = errno;
   ::close(fd);
+  if (!is_written) {
+    ::unlink(unfinished.c_str());
+    throw std::system_error(error, std::generic_category(), unfinished);
+  }
   std::filesystem::rename(unfinished, path);
 }
 

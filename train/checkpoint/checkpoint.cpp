@@ -182,7 +182,8 @@ void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator&
   communicator.all_gather(ConstBuffer(&size, 1, DType::uint64), Buffer(sizes));
   std::uint64_t sum = 0;
   for (const std::uint64_t bytes : sizes) sum += bytes;
-  std::string all(rank == 0 ? sum : 0, '\0');
+  std::string all;
+  on_all_ranks(communicator, "save", [&] { all.resize(rank == 0 ? sum : 0); });
   communicator.gather(ConstBuffer(own.data(), own.size(), DType::uint8),
                       Buffer(all.data(), all.size(), DType::uint8), 0, sizes);
   on_all_ranks(communicator, "save", [&] {

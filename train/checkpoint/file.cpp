@@ -86,12 +86,15 @@ void write_checkpoint(const std::string& path, const CheckpointFile& file) try {
   archive.save_to(bytes);
 
   const std::string part = path + ".part";
-  {
+  try {
     File out(part, O_WRONLY | O_CREAT | O_TRUNC);
     out.write(bytes.str());
     out.sync();  // before it gets its name: a name without its bytes is what a crash must not leave
+    std::filesystem::rename(part, path);
+  } catch (...) {
+    ::unlink(part.c_str());  // leaves a folder of that name
+    throw;
   }
-  std::filesystem::rename(part, path);
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   File(folder.string(), O_RDONLY | O_DIRECTORY).sync();
 } catch (const std::exception& error) {

@@ -13,8 +13,8 @@ struct CheckpointFile {
   std::vector<std::string> ranks;  ///< an archive of each rank
 };
 
-/// Throws std::runtime_error, with the path, for what cannot be written; a file that was there is there
-/// still.
+/// Throws std::runtime_error, with the path, for what cannot be written. A file that was there is there still
+/// then, and nothing of the new one.
 void write_checkpoint(const std::string& path, const CheckpointFile& file);
 /// Throws std::runtime_error, with the path, for what cannot be read, is damaged or is no checkpoint.
 CheckpointFile read_checkpoint(const std::string& path);

@@ -2,9 +2,11 @@
 #include "kolo/train/checkpoint.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <torch/optim/adam.h>
 #include <torch/utils.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -168,6 +170,51 @@ TEST_F(Checkpoints, ThatCannotBeSavedLeaveTheOldOne) {
   run_all(2, [&](Communicator& communicator) {
     EXPECT_EQ(Checkpoint().add("model", *chain).load(path_, communicator), 3u);
   });
+}
+
+/// As a full disk does, for all that this process writes: files hold so many bytes.
+class SmallDisk {
+ public:
+  explicit SmallDisk(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit less{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &less);
+  }
+  ~SmallDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Checkpoints, ThatCannotBeSavedLeaveNothingOfThemselves) {
+  Chain chain(1);
+  const auto files = [&] {
+    std::vector<std::string> names;
+    for (const auto& file : std::filesystem::directory_iterator(temporary_.path()))
+      names.push_back(file.path().filename());
+    return names;
+  };
+  const auto save_to = [&](const std::string& path) {
+    return [&, path](Communicator& communicator) {
+      Checkpoint().add("model", *chain).save(path, 4, communicator);
+    };
+  };
+  {
+    const SmallDisk disk(4096);
+    expect_refusal(2, "rank 0 cannot save the checkpoint: " + path_ + ": write: File too large",
+                   save_to(path_));
+  }
+  EXPECT_EQ(files(), std::vector<std::string>{});
+  std::filesystem::create_directory(path_);  // in the way of its name
+  expect_refusal(2, "rank 0 cannot save the checkpoint: " + path_ + ": ", save_to(path_));
+  EXPECT_EQ(files(), std::vector<std::string>{"run.pt"});
+  expect_refusal(2, ": open: No such file or directory", save_to(temporary_ / "none/run.pt"));
 }
 
 TEST_F(Checkpoints, HaveEachNameOnce) {

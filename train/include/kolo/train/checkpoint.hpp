@@ -70,7 +70,7 @@ class Checkpoint {
 
   /// Collective: rank 0 writes the file. A file of that name is there, whole, at every moment: a new one
   /// takes the place of an old one when it is on the disk. If a rank cannot save, all ranks throw Error that
-  /// names it and says why.
+  /// names it and says why, and nothing of the new file is left.
   void save(const std::string& path, std::uint64_t step, Communicator& communicator) const;
 
   /// Collective: rank 0 reads the file, and all ranks load it. Returns the step that it was saved at. If the
