@@ -23,7 +23,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <string>
 
 #include "kolo/kolo.hpp"
@@ -63,12 +62,9 @@ torch::nn::Sequential make_net() {
                                torch::nn::Linear(128, 1));
 }
 
-/// Collective. Returns the step from which all ranks go on. Rank 0 looks for the file, because a rank that
-/// looks on its own might miss one that appears at this moment.
+/// Collective. Returns the step from which all ranks go on.
 std::uint64_t restore(kolo::Checkpoint& checkpoint, const std::string& path, kolo::Communicator& ranks) {
-  std::uint8_t is_there = ranks.rank() == 0 && std::filesystem::exists(path) ? 1 : 0;
-  ranks.broadcast(kolo::Buffer(&is_there, 1, kolo::DType::uint8), 0);
-  const std::uint64_t step = is_there ? checkpoint.load(path, ranks) : 0;
+  const std::uint64_t step = checkpoint.resume(path, ranks);
   if (ranks.rank() == 0)
     std::printf("%d ranks go on from step %llu\n", ranks.size(), static_cast<unsigned long long>(step));
   return step;

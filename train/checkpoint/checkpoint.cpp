@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -230,6 +231,15 @@ std::uint64_t Checkpoint::load(const std::string& path, Communicator& communicat
     if (!own.empty()) load(true, own);
   });
   return step;
+}
+
+std::uint64_t Checkpoint::resume(const std::string& path, Communicator& communicator) {
+  std::uint8_t is_there = 0;
+  on_all_ranks(communicator, "look for", [&] {
+    if (communicator.rank() == 0 && std::filesystem::exists(path)) is_there = 1;
+  });
+  communicator.broadcast(Buffer(&is_there, 1, DType::uint8), 0);
+  return is_there != 0 ? load(path, communicator) : 0;
 }
 
 }  // namespace kolo

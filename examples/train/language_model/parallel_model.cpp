@@ -98,7 +98,7 @@ void ParallelModel::save(const kolo::Checkpoint& checkpoint, std::uint64_t step,
 }
 
 std::uint64_t ParallelModel::load(kolo::Checkpoint& checkpoint, kolo::Communicator& communicator) {
-  return with_whole([&](TransformerImpl&) { return checkpoint.load(options_.checkpoint, communicator); });
+  return with_whole([&](TransformerImpl&) { return checkpoint.resume(options_.checkpoint, communicator); });
 }
 
 }  // namespace language_model

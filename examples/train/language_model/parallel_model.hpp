@@ -45,7 +45,7 @@ class ParallelModel {
 
   /// For a checkpoint of this model and an optimizer of groups(), which both must outlive it.
   void add_to(kolo::Checkpoint& checkpoint, torch::optim::Optimizer& optimizer);
-  /// Collective: as those of the checkpoint.
+  /// Collective: as save() and resume() of the checkpoint.
   void save(const kolo::Checkpoint& checkpoint, std::uint64_t step, kolo::Communicator& communicator);
   std::uint64_t load(kolo::Checkpoint& checkpoint, kolo::Communicator& communicator);
 

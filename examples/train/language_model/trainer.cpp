@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <filesystem>
 #include <stdexcept>
 
 #include "kolo/kolo.hpp"
@@ -217,10 +216,8 @@ class Training {
 
   void resume() {
     if (options_.checkpoint.empty()) return;
-    std::int64_t is_there = std::filesystem::exists(options_.checkpoint) ? 1 : 0;
-    communicator_.broadcast(kolo::Buffer(&is_there, 1, kolo::DType::int64), 0);  // rank 0 has the file
-    if (is_there == 0) return;
     history_.steps = static_cast<std::int64_t>(model_.load(checkpoint_, communicator_));
+    if (history_.steps == 0) return;
     first_step_ = history_.steps;
     if (communicator_.rank() == 0)
       line_.note(fmt::format("goes on after step {}, from {}", history_.steps, options_.checkpoint));

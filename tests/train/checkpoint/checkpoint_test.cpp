@@ -217,6 +217,28 @@ TEST_F(Checkpoints, ThatCannotBeSavedLeaveNothingOfThemselves) {
   expect_refusal(2, ": open: No such file or directory", save_to(temporary_ / "none/run.pt"));
 }
 
+TEST_F(Checkpoints, AreLookedForByRank0Alone) {
+  // As on hosts without a disk in common: each rank has a folder of its own.
+  run_all(3, [&](Communicator& communicator) {
+    const std::string folder = temporary_ / std::to_string(communicator.rank());
+    std::filesystem::create_directory(folder);
+    const std::string path = folder + "/run.pt";
+    Chain chain(communicator.rank());
+    Checkpoint checkpoint;
+    checkpoint.add("model", *chain);
+    if (communicator.rank() != 0) std::ofstream(path) << "of another run";
+    EXPECT_EQ(checkpoint.resume(path, communicator), 0u);
+    EXPECT_EQ(bits(chain->parameters()), bits(Chain(communicator.rank())->parameters()));
+    checkpoint.save(path, 6, communicator);
+    if (communicator.rank() != 0) std::filesystem::remove(path);
+    EXPECT_EQ(checkpoint.resume(path, communicator), 6u);
+    EXPECT_EQ(bits(chain->parameters()), bits(Chain(0)->parameters()));
+  });
+  expect_refusal(2, "rank 0 cannot look for the checkpoint: ", [&](Communicator& communicator) {
+    Checkpoint().resume(temporary_ / std::string(300, 'x'), communicator);
+  });
+}
+
 TEST_F(Checkpoints, HaveEachNameOnce) {
   Chain chain(1);
   Checkpoint checkpoint;

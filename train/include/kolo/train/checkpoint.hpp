@@ -43,8 +43,7 @@ concept Archived = train::SavesAndLoads<T> && !std::derived_from<T, torch::nn::M
 ///
 ///     kolo::Checkpoint checkpoint;
 ///     checkpoint.add("model", *net).add("optimizer", optimizer).add("sampler", sampler);
-///     std::uint64_t step = 0;
-///     if (std::filesystem::exists("run.pt")) step = checkpoint.load("run.pt", communicator);
+///     std::uint64_t step = checkpoint.resume("run.pt", communicator);
 class Checkpoint {
  public:
   /// Puts a thing's state into the file from now on, under this name. All ranks add the same things. Throws
@@ -78,6 +77,9 @@ class Checkpoint {
   /// of another number of ranks, all ranks throw Error that says so; the things are of no use then. Without
   /// such states the number of ranks may be another; random numbers go on as they are then.
   std::uint64_t load(const std::string& path, Communicator& communicator);
+  /// Collective: load() where rank 0 has such a file. Otherwise all ranks get 0 and nothing is loaded. The
+  /// other ranks' hosts need no such file; whether they have one makes no difference.
+  std::uint64_t resume(const std::string& path, Communicator& communicator);
 
  private:
   struct Entry {

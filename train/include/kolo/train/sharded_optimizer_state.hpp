@@ -23,7 +23,7 @@ namespace kolo {
 ///     checkpoint.add("model", model.model()).add("optimizer", state);
 ///     ...
 ///     state.gather();
-///     checkpoint.save("run.pt", step, communicator);          // or step = checkpoint.load(...)
+///     checkpoint.save("run.pt", step, communicator);          // or step = checkpoint.resume(...)
 ///
 /// Serves optimizers that keep for a parameter tensors of its size, and numbers that are the same on all
 /// ranks: SGD, Adam, AdamW, RMSprop, Adagrad, LARS, LAMB. The whole state is in memory meanwhile. Not
