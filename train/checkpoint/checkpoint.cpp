@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "ddp/agreement.hpp"
 #include "ddp/gradient_listener.hpp"
 #include "ddp/parts.hpp"
+#include "ddp/reducer.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 #include "libtorch/first_use.hpp"
@@ -29,10 +31,43 @@ void touch_parameters(const torch::nn::Module& module) {
   for (const at::Tensor& parameter : module.parameters()) train::FirstUse::touch(parameter);
 }
 
+/// Those that average the module's gradients.
+std::vector<train::Reducer*> reducers_of(const torch::nn::Module& module) {
+  std::vector<train::Reducer*> reducers;
+  for (const at::Tensor& parameter : module.parameters()) {
+    train::Reducer* const one = train::Reducer::of(parameter);
+    if (one != nullptr && std::ranges::find(reducers, one) == reducers.end()) reducers.push_back(one);
+  }
+  return reducers;
+}
+
+std::string layout_name(std::size_t reducer) {
+  return "layout of gradients " + std::to_string(reducer);
+}
+
 /// Without an operation that would wait for averages under way.
 void save_module(const torch::nn::Module& module, torch::serialize::OutputArchive& archive) {
   touch_parameters(module);
   module.save(archive);
+  const auto reducers = reducers_of(module);
+  for (std::size_t r = 0; r < reducers.size(); ++r) {
+    const auto [is_rebuilt, order, ends] = reducers[r]->layout();
+    std::vector<std::int64_t> words{is_rebuilt ? 1 : 0, static_cast<std::int64_t>(order.size())};
+    words.insert(words.end(), order.begin(), order.end());
+    words.insert(words.end(), ends.begin(), ends.end());
+    archive.write(layout_name(r), at::tensor(words, at::kLong));
+  }
+}
+
+/// Leaves those as they are that the archive does not tell of: the model was not wrapped, or kolo was older.
+void restore_layouts(std::span<train::Reducer* const> reducers, torch::serialize::InputArchive& archive) {
+  at::Tensor words;
+  for (std::size_t r = 0; r < reducers.size() && archive.try_read(layout_name(r), words); ++r) {
+    const auto* const word = words.data_ptr<std::int64_t>();
+    const std::int64_t* const ends = word + 2 + word[1];
+    reducers[r]->restore({word[0] != 0, {word + 2, ends}, {ends, word + words.numel()}});
+    words = at::Tensor();
+  }
 }
 
 /// libtorch takes a tensor of any shape for one that it loads.
@@ -46,11 +81,15 @@ void load_module(torch::nn::Module& module, torch::serialize::InputArchive& arch
     return result;
   };
   const auto before = shapes();
+  const auto reducers = reducers_of(module);  // loaded parameters may have other accumulators
   touch_parameters(module);
   module.load(archive);
   const auto after = shapes();
   const auto [was, is] = std::ranges::mismatch(before, after);
-  if (was == before.end()) return;
+  if (was == before.end()) {
+    restore_layouts(reducers, archive);
+    return;
+  }
   std::ostringstream text;
   text << "'" << is->first << "' is " << at::IntArrayRef(is->second) << " there, and "
        << at::IntArrayRef(was->second) << " in the model";

@@ -63,7 +63,7 @@ std::optional<BucketSearch::Layout> BucketSearch::end_step(Communicator& communi
                                                            const std::vector<Bucket>& buckets,
                                                            std::span<const std::size_t> order, int root) {
   if (root != 0 || buckets.empty()) {  // rank 0 has no more data, or all gradients are sparse
-    plan_.is_final = true;
+    stop();
     return {};
   }
   is_steady_ = is_steady_ && (order_.empty() || std::ranges::equal(order, order_));

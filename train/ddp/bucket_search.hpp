@@ -40,6 +40,8 @@ class BucketSearch {
   std::optional<Layout> end_step(Communicator& communicator, const std::vector<Bucket>& buckets,
                                  std::span<const std::size_t> order, int root);
 
+  /// The buckets are good as they are.
+  void stop() noexcept { plan_.is_final = true; }
   bool is_over() const noexcept { return plan_.is_final; }
   const BucketPlan& plan() const noexcept { return plan_; }
 

@@ -11,12 +11,9 @@
 
 #include "ddp/agreement.hpp"
 #include "ddp/autograd_run.hpp"
-#include "ddp/bucket_assignment.hpp"
 #include "ddp/failure.hpp"
-#include "ddp/slice_plan.hpp"
 #include "ddp/unused_parameters.hpp"
 #include "kolo/error.hpp"
-#include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 
@@ -85,19 +82,6 @@ void Reducer::retire(const std::string& parameter) noexcept {
       "another DistributedDataParallel was made for '" + parameter +
           "' and has taken its place: a parameter's gradient is averaged by the newest one alone",
       {}));
-}
-
-void Reducer::build(std::span<const std::size_t> order) {
-  std::vector<ParameterSize> sizes;
-  for (const NamedTensor& parameter : parameters_)
-    sizes.push_back({parameter.tensor.nbytes(), dtype_of_tensor(parameter.tensor.scalar_type())});
-  std::vector<std::size_t> dense;
-  std::ranges::copy_if(order, std::back_inserter(dense), [&](std::size_t i) { return !states_[i].is_table; });
-  if (tables_) tables_->set_order(order);
-  // What travels in slices is not to be waited for in larger units.
-  const std::uint64_t most = options_.overlap_forward ? kSliceBytes : options_.bucket_bytes;
-  lay_out(assign_buckets(sizes, dense, std::min(options_.first_bucket_bytes, most),
-                         std::min(options_.bucket_bytes, most)));
 }
 
 void Reducer::lay_out(const std::vector<std::vector<std::size_t>>& members) {
@@ -427,29 +411,6 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
     state.expected = true;
   }
   has_expectation_ = false;
-}
-
-void Reducer::rebuild_if_better() {
-  if (!options_.rebuild_buckets || options_.find_unused_parameters) return;
-  std::vector<Bucket> old;  // keeps the gradients readable
-  if (!std::exchange(rebuilt_, true)) {
-    // Ranks may have seen different orders; they must all follow one.
-    std::vector<std::uint64_t> order(ready_order_.begin(), ready_order_.end());
-    communicator_.broadcast(Buffer(order), share_.root);
-    old = std::move(buckets_);
-    build(std::vector<std::size_t>(order.begin(), order.end()));
-  } else if (search_ && !search_->is_over()) {
-    const auto layout = search_->end_step(communicator_, buckets_, ready_order_, share_.root);
-    if (!layout) return;
-    old = std::move(buckets_);
-    lay_out(*layout);
-  } else {
-    return;
-  }
-  for (Parameter& state : states_) {
-    if (!state.is_table && state.tensor.grad().defined())
-      buckets_[state.bucket].collect(state.slot, state.tensor);
-  }
 }
 
 }  // namespace kolo::train

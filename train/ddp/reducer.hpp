@@ -86,6 +86,16 @@ class Reducer final : public GradientListener {
 
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  /// How gradients are laid out, on which the last bits of a sum may depend.
+  struct Layout {
+    bool is_rebuilt;                 ///< after a backward
+    std::vector<std::size_t> order;  ///< of all parameters
+    std::vector<std::size_t> ends;   ///< of buckets, among the dense ones; empty unless they were measured
+  };
+  Layout layout() const;
+  /// Between two steps, the same on all ranks. Does nothing where it is of another model, or options let
+  /// nothing be laid out anew.
+  void restore(const Layout& layout);
   BucketPlan plan() const { return search_ ? search_->plan() : BucketPlan{.is_final = true}; }
   const CommunicationStatistics& last_step();
   const CommunicationStatistics& total();
@@ -127,8 +137,10 @@ class Reducer final : public GradientListener {
   void attach_results(std::span<const std::uint8_t> used_anywhere);
   std::span<const SparseTables::Table> tables() const;
   void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
+  bool may_rebuild() const;
   void rebuild_if_better();
-  void build(std::span<const std::size_t> order);
+  void rebuild(const std::function<void()>& lay_out_anew);
+  void build(std::span<const std::size_t> order, std::span<const std::size_t> ends = {});
   void lay_out(const std::vector<std::vector<std::size_t>>& members);
   void retire(const std::string& parameter) noexcept;
   void remove_hooks() noexcept;
@@ -153,6 +165,7 @@ class Reducer final : public GradientListener {
   std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
   std::unique_ptr<StaticGraph> graph_;    ///< null without static_graph
   std::vector<std::size_t> missing_;      ///< per bucket: gradients not ready yet
+  std::vector<std::size_t> order_;        ///< that buckets and tables were built by
   std::vector<std::size_t> ready_order_;
   std::size_t next_bucket_ = 0;
   bool has_expectation_ = false;  ///< from a forward since the last averaging
