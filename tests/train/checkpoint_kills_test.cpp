@@ -1,0 +1,109 @@
+// A program that is killed at any moment while it writes checkpoints leaves one that loads. KOLO_TEST_KILLS:
+// how often.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <torch/optim/adam.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "ddp/agreement.hpp"
+#include "kolo/train/checkpoint.hpp"
+#include "support/temporary_folder.hpp"
+#include "train/support/models.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test {
+namespace {
+
+/// What a program tells the test: a step's number and what its state comes to.
+struct Report {
+  enum Kind : std::uint64_t { kResumed, kWrites, kHasWritten } kind;
+  std::uint64_t step, hash;
+};
+
+/// Goes on from the file, then writes checkpoint after checkpoint. Returns where that fails.
+void train(const std::string& path, int told) {
+  at::set_num_threads(1);  // libtorch makes a pool of threads anew after a fork: not in two threads at once
+  const auto errors = run_ranks(2, [&](Communicator& communicator) {
+    Chain chain(1);
+    torch::optim::Adam optimizer(chain->parameters());
+    Checkpoint checkpoint;
+    checkpoint.add("model", *chain).add("optimizer", optimizer);
+    const auto tell = [&](Report::Kind kind, std::uint64_t step) {
+      const auto state = bits(chain->parameters());
+      const Report report{kind, step, train::hash_of(state.data(), state.size())};
+      if (communicator.rank() == 0 && ::write(told, &report, sizeof report) != sizeof report) ::_exit(3);
+    };
+    std::uint64_t step = checkpoint.resume(path, communicator);
+    tell(Report::kResumed, step);
+    for (;; tell(Report::kHasWritten, step)) {
+      ++step;
+      for (at::Tensor& parameter : chain->parameters())
+        parameter.mutable_grad() =
+            numbers(1, parameter.numel(), static_cast<double>(step)).reshape(parameter.sizes());
+      optimizer.step();
+      tell(Report::kWrites, step);
+      checkpoint.save(path, step, communicator);
+    }
+  });
+  for (const auto& error : errors) std::fprintf(stderr, "%s\n", message(error).c_str());
+}
+
+TEST(CheckpointKills, LeaveAWholeCheckpoint) {
+  at::set_num_threads(1);
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.pt";
+  const char* const wanted = std::getenv("KOLO_TEST_KILLS");
+  const int kills = wanted != nullptr ? std::atoi(wanted) : 20;
+  std::mt19937 random(1);
+  std::map<std::uint64_t, std::uint64_t> hashes;  // by step
+  std::uint64_t written = 0, writes = 0;
+  int between = 0;  // kills after a checkpoint was begun and before it was complete
+  for (int kill = 0; kill < kills; ++kill) {
+    int pipe[2];
+    ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      train(path, pipe[1]);
+      ::_exit(1);
+    }
+    ::close(pipe[1]);
+    Report report{};
+    const auto read = [&] { return ::read(pipe[0], &report, sizeof report) == sizeof report; };
+    if (read()) {
+      EXPECT_EQ(report.kind, Report::kResumed);
+      EXPECT_TRUE(report.step == written || report.step == writes) << report.step << " after " << written;
+      EXPECT_EQ(report.hash, report.step == 0 ? report.hash : hashes[report.step]);
+      hashes = {{report.step, report.hash}};
+      written = writes = report.step;
+    }
+    // No event tells of a moment within a write.
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 50'000));
+    ::kill(child, SIGKILL);
+    while (read()) {
+      hashes[report.step] = report.hash;
+      (report.kind == Report::kWrites ? writes : written) = report.step;
+    }
+    ::close(pipe[0]);
+    between += writes > written ? 1 : 0;
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "after " << kill << " kills";
+  }
+  EXPECT_GT(between, kills / 4);
+  EXPECT_GT(written, 0U);
+  std::printf("%d kills, %d within a write, %llu checkpoints\n", kills, between,
+              static_cast<unsigned long long>(writes));
+}
+
+}  // namespace
+}  // namespace kolo::test
