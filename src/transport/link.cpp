@@ -319,7 +319,7 @@ bool Link::take_in(bool readable) {
   const bool is_ending = !write_status.ok();
   readable = readable || is_ending;
   if (readable) out_.begin_turn();
-  bool moved = false;
+  bool moved = is_ending && parse();
   for (int i = 0; readable && (i < kReadsPerProgress || is_ending) && status_.ok(); ++i) {
     if (!read_more()) break;
     moved = true;
@@ -333,10 +333,11 @@ bool Link::take_in(bool readable) {
 }
 
 Result<bool> Link::progress(bool readable) {
-  if (!status_.ok()) return status_;
+  if (!status_.ok() && status_.code() != Code::peer_lost) return status_;
   bool moved = pull_more();
   moved = flush() || moved;
   moved = take_in(readable) || moved;
+  if (status_.code() == Code::peer_lost) take_in(true);  // a write_now() has found the peer gone
   if (status_.ok() && !abandoned_) status_ = pull_status_;
   if (status_.ok()) {
     moved = flush() || moved;
