@@ -70,10 +70,7 @@ class Link {
   void send_control(std::uint32_t kind, std::span<const std::byte> payload, bool is_urgent = false);
 
   /// Writes what has room, also within MessageRequest::consume().
-  void write_now() {
-    out_.begin_turn();
-    flush();
-  }
+  void write_now();
   /// Moves what can move now; returns whether anything moved. Reads only if `readable` is true (there may be
   /// something to read), because a read costs a system call on some endpoints.
   Result<bool> progress(bool readable);

@@ -112,4 +112,12 @@ bool Link::flush() {
   return moved;
 }
 
+/// The next progress() meets an error of the stream again, and first reads what the peer has said before.
+void Link::write_now() {
+  if (!status_.ok()) return;
+  out_.begin_turn();
+  flush();
+  if (!is_memory_fault(status_)) status_ = Status();
+}
+
 }  // namespace kolo::transport
