@@ -114,8 +114,17 @@ void ShardedStep::begin_forward() {
     note_moves();
     has_gradients_ = false;
   }
-  in_forward_ = true;
   ++passes_;
+  // Ranks in the backward of the last forward learn of it: they wait for averages, and this rank for gathers.
+  if (std::exchange(is_awaited_, false) || in_forward_) {
+    try {
+      turn_.wait();
+      turn_ = averages_.barrier_async({.label = "the forward of pass", .label_number = passes_});
+    } catch (...) {
+      fail();
+    }
+  }
+  in_forward_ = true;
   uses_.clear();
 }
 
@@ -130,6 +139,7 @@ void ShardedStep::end_forward() {
   require_sound();  // operations cannot throw what a gather did
   const std::lock_guard lock(mutex_);
   in_forward_ = false;
+  is_awaited_ = c10::GradMode::is_enabled();
   try {
     // Ranks that used other units have started them.
     if (shard_ != Shard::parameters && held_ == 0) start_gathers(order_.size());
@@ -372,6 +382,7 @@ void ShardedStep::finish() {
 
   const std::lock_guard lock(mutex_);
   has_gradients_ = true;
+  is_awaited_ = false;
   if (held_ == 0) release_all();
   first_use_.watch(watched_);
   if (++steps_ == kOrderedAfter) follow_rank_0();

@@ -91,6 +91,8 @@ class ShardedStep final : public GradientListener {
   std::vector<std::size_t> uses_;   ///< in this forward
   std::size_t last_used_;           ///< units_.size(): none
   bool in_forward_ = false;
+  bool is_awaited_ = false;     ///< a backward of the last forward
+  Work turn_;                   ///< says that a forward took the place of the backward
   bool has_gradients_ = false;  ///< of a backward since the last forward, so that a step may have come
   int held_ = 0;                ///< make_whole() without leave_whole()
   std::uint32_t passes_ = 0;    ///< forwards so far, the same number on all ranks
