@@ -20,7 +20,7 @@ class Launchers(unittest.TestCase):
             self.assertIn(f"rank {rank} of {RANKS}: the sum is 6", done.stdout)
 
     def test_intel_mpi(self):
-        place = environment(FOLDER, "intel-mpi", "impi-rt==2021.19.0")
+        place = environment(FOLDER, "intel-mpi", "impi-rt==2021.18.1")
         self.expect_sum(place / "bin/mpiexec", "-n", str(RANKS), I_MPI_ROOT=str(place),
                         FI_PROVIDER_PATH=str(place / "lib/libfabric"))
 
