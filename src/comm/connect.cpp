@@ -3,7 +3,7 @@
 
 #include "comm/address_exchange.hpp"
 #include "comm/state.hpp"
-#include "transport/host.hpp"
+#include "transport/host_mark.hpp"
 
 namespace kolo::comm {
 

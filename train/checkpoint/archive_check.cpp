@@ -52,9 +52,9 @@ void require(bool holds, const char* what) {
 }
 
 /// A part of the file, as structures of zip: little-endian numbers without gaps.
-class Part {
+class FileRange {
  public:
-  Part(const ReadAdapterInterface& file, std::uint64_t offset, std::size_t bytes) : text_(bytes, '\0') {
+  FileRange(const ReadAdapterInterface& file, std::uint64_t offset, std::size_t bytes) : text_(bytes, '\0') {
     if (bytes > 0) file.read(offset, text_.data(), bytes, "a part of an archive");
   }
   template <typename T>
@@ -85,7 +85,7 @@ Directory find_directory(const ReadAdapterInterface& file) {
   const std::uint64_t size = file.size();
   require(size >= kBytes, "it is cut off");
   const std::uint64_t end = size - kBytes;
-  const Part part(file, end, kBytes);
+  const FileRange part(file, end, kBytes);
   const Directory found{part.number<std::uint64_t>(48), part.number<std::uint64_t>(40),
                         part.number<std::uint64_t>(32)};
   std::string expected;
@@ -114,7 +114,7 @@ Directory find_directory(const ReadAdapterInterface& file) {
 
 void check_archive(const std::shared_ptr<ReadAdapterInterface>& file) {
   const Directory place = find_directory(*file);
-  const Part directory(*file, place.offset, place.bytes);
+  const FileRange directory(*file, place.offset, place.bytes);
   caffe2::serialize::PyTorchStreamReader reader(file);
   std::uint64_t records = 0;
   for (std::size_t at = 0; at < directory.size(); ++records) {

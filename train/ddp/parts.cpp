@@ -13,7 +13,7 @@ namespace {
 
 struct PartEntry {
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor;  ///< as long as it is held, no other one has the address
-  Part part;
+  ModelPart part;
 };
 
 struct PartTable {
@@ -26,7 +26,7 @@ PartTable& part_table() {
   return *one;
 }
 
-[[noreturn]] void refuse_part(const at::Tensor& tensor, const Part& part, const std::string& who,
+[[noreturn]] void refuse_part(const at::Tensor& tensor, const ModelPart& part, const std::string& who,
                               const std::string& instead) {
   throw InvalidArgument(who + ": a tensor of shape " + c10::str(tensor.sizes()) + " is " + part.text() +
                             ", and each rank would get another norm: " + instead,
@@ -35,11 +35,11 @@ PartTable& part_table() {
 
 }  // namespace
 
-std::string Part::text() const {
+std::string ModelPart::text() const {
   return "part " + std::to_string(index) + " of " + std::to_string(count) + " of " + of;
 }
 
-void mark_parts(std::span<const at::Tensor> tensors, const Communicator& group, Part part) {
+void mark_parts(std::span<const at::Tensor> tensors, const Communicator& group, ModelPart part) {
   part.index = group.rank();
   part.count = group.size();
   if (part.count == 1) return;
@@ -57,7 +57,7 @@ void unmark_parts(std::span<const at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) part_table().entries.erase(tensor.unsafeGetTensorImpl());
 }
 
-std::optional<Part> part_of(const at::Tensor& tensor) {
+std::optional<ModelPart> part_of(const at::Tensor& tensor) {
   const std::lock_guard lock(part_table().mutex);
   const auto found = part_table().entries.find(tensor.unsafeGetTensorImpl());
   if (found == part_table().entries.end()) return {};

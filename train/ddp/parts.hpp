@@ -13,7 +13,7 @@
 
 namespace kolo::train {
 
-struct Part {
+struct ModelPart {
   std::string of;           ///< the object that divides the model
   std::string for_norms;    ///< what gives norms over all parts
   bool is_divided = false;  ///< parameters are cut; otherwise each is whole, and on one rank
@@ -26,9 +26,9 @@ struct Part {
 
 /// Enters tensors into a table of the process, for as long as they are there or until they are whole again. A
 /// group of one rank has no parts. Thread-safe, as all functions here are.
-void mark_parts(std::span<const at::Tensor> tensors, const Communicator& group, Part part);
+void mark_parts(std::span<const at::Tensor> tensors, const Communicator& group, ModelPart part);
 void unmark_parts(std::span<const at::Tensor> tensors);
-std::optional<Part> part_of(const at::Tensor& tensor);
+std::optional<ModelPart> part_of(const at::Tensor& tensor);
 
 /// Throws InvalidArgument where a norm of the tensor, or with others of its rank, would be that of a part:
 /// says so for `who`, and what to do instead.

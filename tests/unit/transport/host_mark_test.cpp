@@ -1,5 +1,5 @@
 // HostMark: the ranks of a network namespace have one name, whatever the kernel tells of it.
-#include "transport/host.hpp"
+#include "transport/host_mark.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
