@@ -25,7 +25,7 @@
 #include "net/random.hpp"
 #include "options.hpp"
 #include "text/json_lines.hpp"
-#include "transport/host.hpp"
+#include "transport/host_mark.hpp"
 
 namespace kolo::cli {
 namespace {

@@ -333,11 +333,10 @@ bool Link::take_in(bool readable) {
 }
 
 Result<bool> Link::progress(bool readable) {
-  if (!status_.ok() && status_.code() != Code::peer_lost) return status_;
+  if (!status_.ok()) return status_;
   bool moved = pull_more();
   moved = flush() || moved;
   moved = take_in(readable) || moved;
-  if (status_.code() == Code::peer_lost) take_in(true);  // a write_now() has found the peer gone
   if (status_.ok() && !abandoned_) status_ = pull_status_;
   if (status_.ok()) {
     moved = flush() || moved;

@@ -14,7 +14,7 @@
 #include "support/transports.hpp"
 #include "support/watchdog.hpp"
 #include "transport/frame.hpp"
-#include "transport/host.hpp"
+#include "transport/host_mark.hpp"
 
 namespace kolo::test {
 namespace {

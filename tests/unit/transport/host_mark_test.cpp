@@ -1,5 +1,6 @@
 // HostMark: the ranks of a network namespace have one name, whatever the kernel tells of it.
 #include "transport/host_mark.hpp"
+#include "transport/host.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
