@@ -187,7 +187,7 @@ def deb_holds_the_right_files():
         expected[TRAIN_LIBRARY] = [r"/usr/lib/(.+/)?libkolo_train\.so\.[0-9.]+"]
         expected["libkolo-train-dev"] = [r"/usr/include/kolo/train/\w+\.hpp", r"/usr/lib/(.+/)?libkolo_train\.so",
                                          r"/usr/lib/.*/kolo-train\.pc",
-                                         r"/usr/lib/(.+/)?cmake/kolo/koloTrainTargets(-\w+)?\.cmake"]
+                                         r"/usr/lib/(.+/)?cmake/kolo/koloT(rainTargets(-\w+)?|orch)\.cmake"]
     for package, patterns in expected.items():
         patterns = [*patterns, f"/usr/share/doc/{package}/copyright"]
         files = files_in(package)
