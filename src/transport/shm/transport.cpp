@@ -13,6 +13,7 @@
 #include "base/config.hpp"
 #include "net/event_set.hpp"
 #include "net/random.hpp"
+#include "net/socket.hpp"
 #include "transport/connector.hpp"
 #include "transport/frame.hpp"
 #include "transport/shm/address.hpp"
