@@ -154,8 +154,8 @@ Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
 std::vector<at::Tensor> Checkpoint::parameters() const {
   std::vector<at::Tensor> result;
   for (const Entry& entry : entries_) {
-    if (entry.module == nullptr) continue;
-    for (at::Tensor& parameter : entry.module->parameters()) result.push_back(std::move(parameter));
+    if (entry.model == nullptr) continue;
+    for (at::Tensor& parameter : entry.model->parameters()) result.push_back(std::move(parameter));
   }
   return result;
 }

@@ -24,6 +24,12 @@ void require_same_names(const Metrics& metrics, Communicator& communicator) {
     throw MismatchError("the metrics differ: " + odd->text, {.peer = odd->rank, .collective = "average"});
 }
 
+/// Sparse tensors are for buffer_of() to refuse: newer libtorch throws an error of its own for their
+/// contiguous().
+at::Tensor contiguous_of(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided ? tensor.contiguous() : tensor;
+}
+
 }  // namespace
 
 Metrics average(const Metrics& metrics, Communicator& communicator, double weight) {
@@ -55,7 +61,7 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
   std::vector<at::Tensor> contiguous;
   const std::string problem = train::problem_of([&] {
     for (const train::NamedTensor& parameter : parameters) {
-      contiguous.push_back(parameter.tensor.detach().contiguous());
+      contiguous.push_back(contiguous_of(parameter.tensor.detach()));
       buffer_of(contiguous.back());
     }
   });
@@ -78,7 +84,7 @@ void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& 
   std::vector<at::Tensor> contiguous;
   for (const at::Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
-    contiguous.push_back(parameter.grad().contiguous());
+    contiguous.push_back(contiguous_of(parameter.grad()));
     buffer_of(contiguous.back());
   }
   std::vector<Work> works;

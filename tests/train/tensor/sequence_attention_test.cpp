@@ -44,23 +44,32 @@ struct Heads {
     for (at::Tensor& tensor : parts.tensors) tensor = leaf_of(tensor.narrow(2, own.begin, own.length));
     return parts;
   }
+  Heads in_double() const {
+    Heads same = *this;
+    for (at::Tensor& tensor : same.tensors) tensor = leaf_of(tensor.to(at::kDouble));
+    return same;
+  }
   std::vector<at::Tensor> tensors;
 };
 
+// The whole is computed in float64: in 16 bits it would be as far from the truth as what it is to judge, and
+// by the processor's instructions.
 void expect_as_whole(Communicator& group, Attention way, bool causal, std::int64_t time, at::ScalarType type,
                      double tolerance) {
-  const Heads whole(5, time, type), own = whole.part(group);
+  const Heads given(5, time, type), own = given.part(group), whole = given.in_double();
   const at::Tensor expected = plain_attention(whole.tensors[0], whole.tensors[1], whole.tensors[2], causal);
   const at::Tensor weights = waves(expected.sizes().vec(), 9).to(type);
-  (expected * weights).sum().backward();
+  (expected * weights.to(at::kDouble)).sum().backward();
   const Slice slice = slice_of(time, group.rank(), group.size());
   const auto mine = [&](const at::Tensor& x) { return x.narrow(2, slice.begin, slice.length); };
   const at::Tensor y =
       way(own.tensors[0], own.tensors[1], own.tensors[2], group, {.causal = causal, .whole_sequence = time});
-  EXPECT_LT(relative_distance(y.detach(), mine(expected.detach())), tolerance);
+  EXPECT_LT(relative_distance(y.detach().to(at::kDouble), mine(expected.detach())), tolerance);
   (y * mine(weights)).sum().backward();
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_LT(relative_distance(own.tensors[i].grad(), mine(whole.tensors[i].grad())), tolerance) << i;
+    EXPECT_LT(relative_distance(own.tensors[i].grad().to(at::kDouble), mine(whole.tensors[i].grad())),
+              tolerance)
+        << i;
   }
 }
 

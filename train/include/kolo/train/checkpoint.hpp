@@ -87,7 +87,7 @@ class Checkpoint {
     bool is_of_rank = false;
     std::function<void(torch::serialize::OutputArchive&)> save;
     std::function<void(torch::serialize::InputArchive&)> load;
-    torch::nn::Module* module = nullptr;  ///< null for other things
+    torch::nn::Module* model = nullptr;  ///< null for other things
   };
   template <Archived T>
   static Entry entry_of(std::string name, bool is_of_rank, T& thing) {
