@@ -47,6 +47,12 @@ install(FILES ${PROJECT_BINARY_DIR}/koloConfig.cmake ${PROJECT_BINARY_DIR}/koloC
 # The prefix is where the file lies, so that a moved installation still works.
 file(RELATIVE_PATH kolo_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" kolo_pc_to_prefix "${kolo_pc_to_prefix}")
+# What a static libkolo is linked with. pkg-config demands it also of programs that link the shared one, and only packages for
+# development have it.
+set(kolo_pc_requires "")
+if(NOT BUILD_SHARED_LIBS)
+  set(kolo_pc_requires "fmt spdlog libssl libcrypto libhwy")
+endif()
 configure_file(cmake/kolo.pc.in ${PROJECT_BINARY_DIR}/kolo.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 if(KOLO_TRAIN)
