@@ -17,10 +17,10 @@ def run(*command):
     return subprocess.run([str(word) for word in command], text=True, check=True, stdout=subprocess.PIPE).stdout
 
 
-def configure(source, build, prefixes):
+def configure(source, build, prefixes, *options):
     run("cmake", "-S", source, "-B", build, "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Release",
         "-D", "CMAKE_CXX_COMPILER_LAUNCHER=ccache", "-D", f"CMAKE_PREFIX_PATH={';'.join(str(prefix) for prefix in prefixes)}",
-        "-D", "KOLO_TESTS=OFF", "-D", "KOLO_BENCH=OFF", "-D", "KOLO_EXAMPLES=OFF", "-D", "KOLO_JOIN=ON")
+        "-D", "KOLO_TESTS=OFF", "-D", "KOLO_BENCH=OFF", "-D", "KOLO_EXAMPLES=OFF", "-D", "KOLO_JOIN=ON", *options)
 
 
 class WithAnotherTorch(unittest.TestCase):
@@ -45,7 +45,10 @@ class WithAnotherTorch(unittest.TestCase):
 
     def test_a_project_that_finds_the_installation_trains(self):
         build = FOLDER / "with-torch-project"
-        configure(SOURCE / "examples/consumer/train", build, [INSTALLED, self.prefix])
+        # A program's linker looks for the NCCL that PyTorch needs in the CUDA toolkit first, where it may be an older one.
+        beside = ":".join(str(folder) for folder in self.torch.parent.glob("nvidia/*/lib"))
+        configure(SOURCE / "examples/consumer/train", build, [INSTALLED, self.prefix],
+                  *(["-D", f"CMAKE_EXE_LINKER_FLAGS=-Wl,-rpath-link,{beside}"] if beside else []))
         run("cmake", "--build", build)
         self.expect_one_torch(build / "program")
         print(run(INSTALLED / "bin/kolo", "run", "-n", "2", "--", build / "program"))
