@@ -7,7 +7,7 @@
 namespace kolo {
 
 /// Reading throws std::bad_alloc, which a std::istringstream takes for the end of the text: one rank would
-/// know less of the others than they know of it.
+/// then know less than its peers.
 class TextReader : public std::istringstream {
  public:
   explicit TextReader(const std::string& text) : std::istringstream(text) { exceptions(badbit); }

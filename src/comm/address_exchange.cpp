@@ -282,9 +282,9 @@ void AddressExchange::call_off(std::string_view why) {
     log().warn("{}; rank 0 stays {:.2g} s for {} to learn it", text, to_seconds(farewell), names(unaware));
     store_.wait(unaware, farewell - kMoment);
   } catch (const std::exception& error) {
-    log().debug("rank {} cannot tell the others: {}", rank_, error.what());
+    log().debug("rank {} cannot tell the other ranks: {}", rank_, error.what());
   } catch (...) {
-    log().debug("rank {} cannot tell the others", rank_);
+    log().debug("rank {} cannot tell the other ranks", rank_);
   }
 }
 

@@ -183,7 +183,7 @@ std::string Checkpoint::saved(bool of_rank) const {
     entry.save(inner);
     archive.write(entry.name, inner);
   }
-  if (of_rank) archive.write(kRandom, train::random_state());
+  if (of_rank) archive.write(kRandom, train::RandomState::of({}).state);
   std::ostringstream bytes;
   archive.save_to(bytes);
   return bytes.str();
@@ -202,7 +202,7 @@ void Checkpoint::load(bool of_rank, const std::string& bytes) {
   if (!of_rank) return;
   at::Tensor state;
   archive.read(kRandom, state);
-  train::set_random_state(state);
+  train::RandomState{train::generator_or_default({}), state}.apply();
 }
 
 void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator& communicator) const {

@@ -61,7 +61,7 @@ class Reducer final : public GradientListener {
   /// are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
   /// A forward begins that wants gradients. If the one before has had a backward() that reached none of the
-  /// parameters, this rank is a step behind the others: its next averages say so.
+  /// parameters, this rank is a step behind its peers: its next averages say so.
   void begin_pass();
 
   /// Who has data in each step; null: all ranks.

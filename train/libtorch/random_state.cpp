@@ -13,14 +13,6 @@ thread_local RandomRecord* innermost = nullptr;
 
 }  // namespace
 
-at::Tensor random_state() {
-  return RandomState::of({}).state;
-}
-
-void set_random_state(const at::Tensor& state) {
-  RandomState{generator_or_default({}), state}.apply();
-}
-
 RandomState RandomState::of(at::Generator generator) {
   generator = generator_or_default(generator);
   const std::lock_guard lock(generator.mutex());

@@ -12,18 +12,15 @@
 
 namespace kolo::train {
 
-/// Of libtorch's default generator.
-at::Tensor random_state();
-/// Throws c10::Error where `state` is none.
-void set_random_state(const at::Tensor& state);
-
 struct RandomState {
   at::Generator generator;
   at::Tensor state;
 
+  /// Without a generator: of libtorch's default one.
   static RandomState of(at::Generator generator);
   /// Of libtorch's default generator, right after it was seeded.
   static RandomState seeded(std::uint64_t seed);
+  /// Throws c10::Error where `state` is none.
   void apply() const;
 };
 using RandomStates = std::vector<RandomState>;
