@@ -70,12 +70,12 @@ class ExchangeContestant : public Contestant {
     pieces_.assign(pieces.begin(), pieces.end());
   }
 
-  void call() override {
+  void call(std::size_t begin, std::size_t end) override {
     const auto ranks = static_cast<std::size_t>(size());
     const std::size_t share = (bytes_ + ranks - 1) / ranks;  // bytes of one step of a ring
-    for (const Piece& piece : pieces_) {
-      auto* const in = static_cast<std::byte*>(piece.in);
-      auto* const out = static_cast<std::byte*>(piece.out);
+    for (; begin < end; ++begin) {
+      auto* const in = static_cast<std::byte*>(pieces_[begin].in);
+      auto* const out = static_cast<std::byte*>(pieces_[begin].out);
       // As in a ring, the sent bytes and the received bytes are in different places.
       const std::size_t room = bytes_ - share;
       for (std::size_t step = 0; step < 2 * (ranks - 1); ++step) {

@@ -135,17 +135,17 @@ class LimitContestant : public Contestant {
     barrier_.wait();
   }
 
-  void call() override {
+  void call(std::size_t begin, std::size_t end) override {
     const auto me = static_cast<std::size_t>(rank());
-    if (exchanges_) return exchange_.all_reduce(tensors_[0].in[me], tensors_[0].out[me], what_.count);
+    if (exchanges_) return exchange_.all_reduce(tensors_[begin].in[me], tensors_[begin].out[me], what_.count);
     barrier_.wait();
     if (what_.kind == Kind::barrier) return;
     if (whole_) {
-      const std::size_t ranks = static_cast<std::size_t>(size()), count = tensors_.size();
-      for (std::size_t t = count * me / ranks; t < count * (me + 1) / ranks; ++t)
+      const std::size_t ranks = static_cast<std::size_t>(size()), count = end - begin;
+      for (std::size_t t = begin + count * me / ranks; t < begin + count * (me + 1) / ranks; ++t)
         limit::sum(tensors_[t].in, tensors_[t].out, 0, what_.count);
     } else {
-      for (const Tensor& tensor : tensors_) do_my_part(tensor);
+      for (std::size_t t = begin; t < end; ++t) do_my_part(tensors_[t]);
     }
     barrier_.wait();
   }

@@ -123,8 +123,8 @@ class GlooContestant : public Contestant {
   }
 
   // Gloo has no asynchronous calls, so several pieces run one after another.
-  void call() override {
-    for (const auto& call : prepared_) call();
+  void call(std::size_t begin, std::size_t end) override {
+    for (std::size_t i = begin; i < end; ++i) prepared_[i]();
   }
 
   void barrier() override {

@@ -74,10 +74,10 @@ class MpiContestant : public Contestant {
     peer_ = (rank() ^ 1) < size() ? rank() ^ 1 : MPI_PROC_NULL;
   }
 
-  void call() override {
-    if (pieces_.size() == 1) return call(pieces_[0].in, pieces_[0].out);
-    for (std::size_t i = 0; i < pieces_.size(); ++i) start(pieces_[i].in, pieces_[i].out, &requests_[i]);
-    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+  void call(std::size_t begin, std::size_t end) override {
+    if (end - begin == 1) return call(pieces_[begin].in, pieces_[begin].out);
+    for (std::size_t i = begin; i < end; ++i) start(pieces_[i].in, pieces_[i].out, &requests_[i]);
+    MPI_Waitall(static_cast<int>(end - begin), &requests_[begin], MPI_STATUSES_IGNORE);
   }
 
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }

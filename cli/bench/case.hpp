@@ -51,8 +51,9 @@ struct Case {
   bool in_place = true;
   std::uint64_t count = 0;  ///< elements of one part: the whole data, or one rank's part of it
   Wire wire = Wire::native;
-  int tensors = 1;        ///< calls in each iteration, each on its own data; several calls run concurrently
-  double compute_ms = 0;  ///< processor time that a rank computes for before each call; timed with it
+  int tensors = 1;        ///< calls of a step, each on its own data; several calls run concurrently
+  double compute_ms = 0;  ///< processor time that a rank computes for before each step; timed with it
+  int steps = 1;          ///< steps of an iteration, one after another, each on its own data
 
   /// Size of a tensor as in nccl-tests: the larger of the input and the output of a rank (of the root).
   std::uint64_t bytes() const noexcept;

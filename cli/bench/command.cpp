@@ -49,15 +49,19 @@ constexpr const char* kBenchExamples = R"(Examples:
   kolo bench all_reduce --against gloo,openmpi,mpich      in the same run
   kolo bench all_reduce --against limit      what the machine's memory allows
   kolo bench all_reduce --tensors 200 --sizes 4K     200 calls at once
+  kolo bench all_reduce --calls-a-barrier 10 --sizes 8,4K  calls in a row
   kolo bench all_reduce --neighbours 1 --compute 2   steps beside a busy process
+  kolo bench all_reduce --neighbours 1 --blip 200,3000  200 us of each 3 ms
   kolo bench all_reduce --wire bfloat16      half the bytes, and the error
   kolo bench all_reduce --algorithm all      every algorithm, and kolo's choice
   kolo bench all_gather --dtype bfloat16 --json out.jsonl
   mpirun -n 8 kolo bench all_reduce          ranks that a launcher starts
 
 Columns:
-  time     the slowest rank's, median over the iterations
-  mean     over the iterations, which is what a program feels
+  time     the slowest rank's, median over the iterations; with several calls a
+           barrier their mean
+  mean     over the iterations, which is what a program feels; with --wide half
+           of its 95 % interval, by resampling
   algbw    size / time
   busbw    algbw times what the collective must move, 2(N-1)/N for all_reduce,
            as nccl-tests defines both
@@ -147,7 +151,7 @@ int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
 }
 
 int run_as_threads(const Settings& settings) {
-  const bench::Neighbours neighbours(settings.neighbours, settings.bursts);
+  const bench::Neighbours neighbours(settings.neighbours);
   Peers peers = start_peers(settings);
   const auto store = make_memory_store();
   std::vector<int> codes(static_cast<std::size_t>(settings.ranks));
@@ -182,7 +186,7 @@ int run_as_rank(Settings settings, const Launch& launch) {
   }
   Peers peers;
   if (launch.rank == 0) peers = start_peers(settings);
-  const bench::Neighbours neighbours(launch.rank == 0 ? settings.neighbours : 0, settings.bursts);
+  const bench::Neighbours neighbours(launch.rank == 0 ? settings.neighbours : bench::Neighbourhood{});
   return take_part(settings, launch.rank, peers,
                    [&] { return Communicator::create(communicator_options(settings)); });
 }
@@ -258,6 +262,12 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
       ->capture_default_str()
       ->type_name("N");
   bench
+      ->add_option("--calls-a-barrier", raw.steps,
+                   "Calls one after another between two barriers, each on its own data; times are those of a "
+                   "call, and the mean is compared")
+      ->capture_default_str()
+      ->type_name("N");
+  bench
       ->add_option(
           "--against", raw.against,
           "What to measure beside kolo: gloo, openmpi, mpich, limit (the machine's memory), exchange "
@@ -277,10 +287,14 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
       ->add_option("--compute", raw.compute_ms,
                    "Each rank computes for so long before each call; the time is that of both")
       ->type_name("MS");
-  bench->add_option("--neighbours", raw.neighbours, "Busy processes beside the ranks, on rank 0's host")
+  bench->add_option("--neighbours", raw.neighbours.count, "Busy processes beside the ranks, on rank 0's host")
       ->capture_default_str()
       ->type_name("N");
-  bench->add_flag("--bursts", raw.bursts, "These compute for 5 ms, then sleep for 5 ms");
+  bench
+      ->add_option("--blip", raw.neighbours.blip_us,
+                   "These are busy for BUSY_US in every EVERY_US, and sleep in between")
+      ->delimiter(',')
+      ->type_name("BUSY_US,EVERY_US");
   bench
       ->add_option("--iterations", raw.policy.iterations,
                    "Exactly so many (default: by time, at least 20); with --algorithm all a third of them in "

@@ -33,11 +33,11 @@ class Contestant {
   /// At least `bytes` of page-aligned memory of the kind under test; valid until the next call of memory().
   virtual std::byte* memory(std::size_t bytes) = 0;
 
-  /// One-time preparation before many calls, for `what.tensors` pieces.
+  /// One-time preparation before many calls, for `what.tensors` pieces of each of `what.steps` steps.
   virtual void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) = 0;
-  /// The timed call: the blocking collective of one piece, or the collectives of several pieces, started one
-  /// after another and then waited for if the library can do so.
-  virtual void call() = 0;
+  /// The timed call on the pieces [begin, end): the blocking collective of one piece, or the collectives of
+  /// several pieces, started one after another and then waited for if the library can do so.
+  virtual void call(std::size_t begin, std::size_t end) = 0;
   virtual void barrier() = 0;
 
   /// Broadcasts rank 0's bytes.

@@ -71,10 +71,10 @@ void KoloContestant::prepare(const Case& what, const std::string& algorithm, std
   works_.resize(buffers_.size());
 }
 
-void KoloContestant::call() {
-  if (buffers_.size() == 1) return call(buffers_[0]);
-  for (std::size_t i = 0; i < buffers_.size(); ++i) works_[i] = start(buffers_[i]);
-  for (const Work& work : works_) work.wait();
+void KoloContestant::call(std::size_t begin, std::size_t end) {
+  if (end - begin == 1) return call(buffers_[begin]);
+  for (std::size_t i = begin; i < end; ++i) works_[i] = start(buffers_[i]);
+  for (std::size_t i = begin; i < end; ++i) works_[i].wait();
 }
 
 void KoloContestant::call(const Buffers& buffers) {
@@ -177,8 +177,8 @@ void RewriteContestant::prepare(const Case& what, const std::string&, std::span<
   bytes_ = what.bytes();
 }
 
-void RewriteContestant::call() {
-  for (const Piece& piece : pieces_) rewrite(piece.out, bytes_);
+void RewriteContestant::call(std::size_t begin, std::size_t end) {
+  for (std::size_t i = begin; i < end; ++i) rewrite(pieces_[i].out, bytes_);
 }
 
 }  // namespace kolo::bench

@@ -20,7 +20,7 @@ class KoloContestant : public Contestant {
   std::vector<std::string> algorithms(const Case& what) const override;
   std::byte* memory(std::size_t bytes) override;
   void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
-  void call() override;
+  void call(std::size_t begin, std::size_t end) override;
   void barrier() override { communicator_.barrier(); }
   void share(void* data, std::size_t bytes) override;
   void collect(const double* mine, std::size_t count, double* all) override;
@@ -59,7 +59,7 @@ class RewriteContestant : public Contestant {
   bool computes() const override { return false; }
   std::byte* memory(std::size_t bytes) override { return other_.memory(bytes); }
   void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
-  void call() override;
+  void call(std::size_t begin, std::size_t end) override;
   void barrier() override { other_.barrier(); }
   void share(void* data, std::size_t bytes) override { other_.share(data, bytes); }
   void collect(const double* mine, std::size_t count, double* all) override {

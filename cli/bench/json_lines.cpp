@@ -20,7 +20,8 @@ double six_digits(double value) {
 
 }  // namespace
 
-std::string machine_line(const Machine& machine, const std::string& version, int neighbours) {
+std::string machine_line(const Machine& machine, const std::string& version,
+                         const Neighbourhood& neighbours) {
   nlohmann::ordered_json json;
   json["type"] = "machine";
   json["kolo"] = version;
@@ -28,7 +29,8 @@ std::string machine_line(const Machine& machine, const std::string& version, int
   json["cores"] = machine.cores;
   json["memory_GB"] = rounded(machine.memory_GB);
   json["kernel"] = machine.kernel;
-  json["neighbours"] = neighbours;
+  json["neighbours"] = neighbours.count;
+  if (neighbours.blip_us.second > 0) json["blip_us"] = neighbours.blip_us;
   return json.dump();
 }
 
@@ -46,10 +48,13 @@ std::string row_line(const Row& row) {
   json["count"] = row.what.count;
   json["tensors"] = row.what.tensors;
   json["compute_ms"] = row.what.compute_ms;
+  json["calls_a_barrier"] = row.what.steps;
   json["dtype"] = kolo::name_of(row.what.dtype);
   json["reduction"] = is_reducing(row.what.kind) ? kolo::name_of(row.what.op) : "none";
   json["median_us"] = rounded(row.times_us.median);
   json["mean_us"] = rounded(row.times_us.mean);
+  json["mean_low_us"] = rounded(row.mean_us.low);
+  json["mean_high_us"] = rounded(row.mean_us.high);
   json["min_us"] = rounded(row.times_us.min);
   json["p95_us"] = rounded(row.times_us.p95);
   json["p99_us"] = rounded(row.times_us.p99);

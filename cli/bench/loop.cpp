@@ -35,9 +35,9 @@ class Data {
     const std::size_t apart = in_place ? 0 : round_to_lines(in_bytes);
     const std::size_t stride = apart + round_to_lines(in_place ? std::max(in_bytes, out_bytes) : out_bytes);
     const std::size_t inside = in_place ? what.offset_in_place(rank_) * element : 0;
-    std::byte* base =
-        contestant.memory(std::max<std::size_t>(stride, 1) * static_cast<std::size_t>(what.tensors));
-    for (int i = 0; i < what.tensors; ++i, base += stride) {
+    const auto pieces = static_cast<std::size_t>(what.tensors) * static_cast<std::size_t>(what.steps);
+    std::byte* base = contestant.memory(std::max<std::size_t>(stride, 1) * pieces);
+    for (std::size_t i = 0; i < pieces; ++i, base += stride) {
       const bool in_is_inside = in_bytes < out_bytes;
       pieces_.push_back({base + (in_is_inside ? inside : 0), base + apart + (in_is_inside ? 0 : inside)});
     }
@@ -144,7 +144,7 @@ void compute(double ms) {
   }
 }
 
-int iterations_for(const Policy& policy, double microseconds) {
+int iterations_for(const Policy& policy, double microseconds) {  // of an iteration
   if (policy.iterations > 0) return policy.iterations;
   const double wanted = std::ceil(policy.min_seconds * 1e6 / std::max(microseconds, 0.1));
   return std::max(policy.min_iterations, static_cast<int>(std::min<double>(wanted, policy.max_iterations)));
@@ -156,8 +156,9 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
                std::uint64_t& iteration) {
   Data data(contestant, what);
   contestant.prepare(what, algorithm, data.pieces());
+  const auto tensors = static_cast<std::size_t>(what.tensors);
   // send_recv times a round trip, which is two messages.
-  const double calls = what.kind == Kind::send_recv ? 2 : 1;
+  const double calls = (what.kind == Kind::send_recv ? 2 : 1) * what.steps;
   std::uint64_t wrong = 0;
   double cpu_us = 0;
   const auto once = [&] {
@@ -166,10 +167,12 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
     // A system call: it takes longer than a short call, so it stands outside of the timed step.
     const double used = processor_us(CLOCK_PROCESS_CPUTIME_ID);
     const auto begin = std::chrono::steady_clock::now();
-    compute(what.compute_ms);
-    contestant.call();
+    for (std::size_t first = 0; first < data.pieces().size(); first += tensors) {
+      compute(what.compute_ms);
+      contestant.call(first, first + tensors);
+    }
     const auto end = std::chrono::steady_clock::now();
-    cpu_us += processor_us(CLOCK_PROCESS_CPUTIME_ID) - used - what.compute_ms * 1e3;
+    cpu_us += processor_us(CLOCK_PROCESS_CPUTIME_ID) - used - what.compute_ms * 1e3 * what.steps;
     // Ranks may share a core, so no rank verifies before all ranks have stopped their clocks.
     contestant.barrier();
     if (contestant.computes()) wrong += data.count_wrong(iteration);
@@ -181,7 +184,7 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
   for (int i = 0; i < warmup; ++i) warm.push_back(once());
   std::int64_t count = 0;
   if (contestant.rank() == 0) {
-    count = iterations_for(policy, warm.empty() ? 0 : *std::min_element(warm.begin(), warm.end()));
+    count = iterations_for(policy, warm.empty() ? 0 : *std::min_element(warm.begin(), warm.end()) * calls);
   }
   contestant.share(&count, sizeof(count));
 

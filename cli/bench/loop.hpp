@@ -23,13 +23,13 @@ struct Policy {
 /// The result, complete on rank 0.
 struct Sample {
   std::string algorithm;
-  std::vector<double> times_us;  ///< the slowest rank's time in each iteration
+  std::vector<double> times_us;  ///< the slowest rank's time of a step, the mean over those of an iteration
   std::uint64_t wrong = 0;       ///< wrong elements over all ranks and iterations, including the warm-up
   Deviation deviation = {};      ///< rounding error over all ranks and iterations, in a wire format
   double cpu_us = 0;             ///< mean processor time of all ranks' threads during one call
 };
 
-/// Each iteration: writes the inputs (and overwrites the outputs), barrier, timed step, barrier, verifies
+/// Each iteration: writes the inputs (and overwrites the outputs), barrier, timed steps, barrier, verifies
 /// every element on every rank; with a wire format also that all ranks hold the same bits. A step is the call
 /// with the computing before it. Rank 0 decides the number of iterations. `iteration` numbers the inputs and
 /// advances alike on all ranks.

@@ -12,35 +12,35 @@
 namespace kolo::bench {
 namespace {
 
-constexpr long kBurstNs = 5'000'000;
+constexpr long kNsPerSecond = 1'000'000'000;
 
-long elapsed_ns(const timespec& since) {
+long now_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return (now.tv_sec - since.tv_sec) * 1'000'000'000 + (now.tv_nsec - since.tv_nsec);
+  return now.tv_sec * kNsPerSecond + now.tv_nsec;
 }
 
 /// In a child of a program that may have threads: only functions that are safe after fork().
-[[noreturn]] void be_busy(bool in_bursts, pid_t parent) {
+[[noreturn]] void be_busy(const Neighbourhood& wanted, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(0);
+  const auto [busy_us, every_us] = wanted.blip_us;
   for (;;) {
-    timespec begin{};
-    ::clock_gettime(CLOCK_MONOTONIC, &begin);
-    while (elapsed_ns(begin) < kBurstNs) {
+    const long begin = now_ns(), next = begin + every_us * 1000L;
+    while (now_ns() < begin + busy_us * 1000L) {
     }
-    const timespec pause{0, kBurstNs};
-    if (in_bursts) ::nanosleep(&pause, nullptr);
+    const timespec wake{next / kNsPerSecond, next % kNsPerSecond};
+    if (every_us > 0) ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, nullptr);
   }
 }
 
 }  // namespace
 
-Neighbours::Neighbours(int count, bool in_bursts) {
+Neighbours::Neighbours(const Neighbourhood& wanted) {
   const pid_t parent = ::getpid();
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < wanted.count; ++i) {
     const pid_t process = ::fork();
-    if (process == 0) be_busy(in_bursts, parent);
+    if (process == 0) be_busy(wanted, parent);
     if (process < 0) {
       const std::error_code error(errno, std::generic_category());
       stop();

@@ -3,16 +3,22 @@
 
 #include <sys/types.h>
 
+#include <utility>
 #include <vector>
 
 namespace kolo::bench {
 
-/// Processes that count, at normal priority: all the time, or for 5 ms in each 10. They end with this object,
-/// and with the thread that has made it.
+/// Which processes are busy beside the ranks. A value.
+struct Neighbourhood {
+  int count = 0;
+  std::pair<int, int> blip_us;  ///< how long each is busy, in every so many us; 0: all the time
+};
+
+/// Processes that count, at normal priority. They end with this object, and with the thread that has made it.
 class Neighbours {
  public:
   /// Throws std::system_error.
-  Neighbours(int count, bool in_bursts);
+  explicit Neighbours(const Neighbourhood& wanted);
   ~Neighbours();
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;

@@ -12,13 +12,16 @@ Row make_row(const std::string& library, const std::string& transport, const std
           memory,
           what,
           summarize(sample.times_us),
+          mean_interval(sample.times_us),
           sample.times_us.size(),
+          0,
           0,
           0,
           sample.wrong,
           sample.deviation};
   const double bytes = static_cast<double>(what.bytes()) * what.tensors;
-  row.algbw = gigabytes_per_second(bytes, row.times_us.median);
+  row.time_us = what.steps > 1 ? row.times_us.mean : row.times_us.median;
+  row.algbw = gigabytes_per_second(bytes, row.time_us);
   row.busbw = row.algbw * what.bus_factor();
   return row;
 }

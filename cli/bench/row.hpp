@@ -18,9 +18,11 @@ struct Row {
   std::string memory;  ///< "shared" or "private"
   Case what;
   Summary times_us;
+  Interval mean_us;
   std::size_t iterations = 0;
-  double algbw = 0;  ///< GB/s
-  double busbw = 0;  ///< GB/s
+  double time_us = 0;  ///< the median, or the mean if an iteration has several steps
+  double algbw = 0;    ///< GB/s
+  double busbw = 0;    ///< GB/s
   std::uint64_t wrong = 0;
   Deviation deviation = {};
 };

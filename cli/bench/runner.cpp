@@ -74,6 +74,7 @@ class Runner {
   Case case_of(Kind kind, std::uint64_t bytes) const {
     Case what = make_case(kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
     what.tensors = settings_.tensors;
+    what.steps = settings_.steps;
     if (kind == Kind::rewrite) return what;
     what.wire = settings_.wire;
     what.compute_ms = settings_.compute_ms;

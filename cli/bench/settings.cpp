@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kMostNeighbours = 1024;
 constexpr double kMostComputeMs = 10'000;
+constexpr int kMostBlipUs = 10'000'000;
 
 using namespace std::string_view_literals;
 constexpr std::array kReductions = {"sum"sv, "product"sv, "min"sv, "max"sv, "average"sv};
@@ -95,16 +96,21 @@ Settings check_settings(const RawSettings& raw) {
   refuse_if(raw.tensors < 1, "--tensors: at least 1");
   refuse_if(raw.compute_ms < 0 || raw.compute_ms > kMostComputeMs,
             fmt::format("--compute: from 0 to {} ms", kMostComputeMs));
-  refuse_if(raw.neighbours < 0 || raw.neighbours > kMostNeighbours,
+  refuse_if(raw.steps < 1, "--calls-a-barrier: at least 1");
+  const auto& [neighbours, blip] = raw.neighbours;
+  refuse_if(neighbours < 0 || neighbours > kMostNeighbours,
             fmt::format("--neighbours: from 0 to {}", kMostNeighbours));
-  refuse_if(raw.bursts && raw.neighbours == 0, "--bursts needs --neighbours");
+  refuse_if(
+      blip != std::pair(0, 0) && (blip.first < 1 || blip.second < blip.first || blip.second > kMostBlipUs),
+      fmt::format("--blip: first at least 1 us, then at least as many, up to {} us", kMostBlipUs));
+  refuse_if(blip.second > 0 && neighbours == 0, "--blip needs --neighbours");
   refuse_if(raw.tensors > 1 && settings.kind == Kind::send_recv,
             "--tensors needs a collective: send_recv measures round trips");
   const bool measures_all = raw.algorithm == kEveryAlgorithm;
   refuse_if(raw.compute_ms > 0 && settings.kind == Kind::send_recv, "--compute needs a collective");
   refuse_if(raw.compute_ms > 0 && measures_all, "--algorithm all measures calls alone, without --compute");
-  refuse_if(raw.tensors > 1 && measures_all,
-            "--algorithm all measures one tensor at a time, without --tensors");
+  refuse_if((raw.tensors > 1 || raw.steps > 1) && measures_all,
+            "--algorithm all measures one tensor at a time, without --tensors and --calls-a-barrier");
   settings.in_place = raw.in_place.value_or(usually_in_place(settings.kind));
   refuse_if(!raw.table.empty() && !measures_all, "--learn goes with --algorithm all");
   refuse_if(!raw.table.empty() && settings.ranks < 2,

@@ -9,6 +9,7 @@
 
 #include "bench/case.hpp"
 #include "bench/loop.hpp"
+#include "bench/neighbours.hpp"
 
 namespace kolo::bench {
 
@@ -23,8 +24,8 @@ struct PlainSettings {
   std::string transport;  ///< empty: kolo's choice
   int tensors = 1;
   double compute_ms = 0;  ///< as in Case
-  int neighbours = 0;     ///< busy processes beside the ranks
-  bool bursts = false;    ///< of the neighbours
+  int steps = 1;          ///< as in Case
+  Neighbourhood neighbours;
   Policy policy;
   std::string json;       ///< where JSON lines go, as cli::JsonLines has it
   bool append = false;    ///< JSON lines follow those of other settings

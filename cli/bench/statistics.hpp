@@ -23,9 +23,19 @@ double midmean(std::vector<double> times);
 /// 10^9 bytes a second; 0 if the time is 0.
 double gigabytes_per_second(double bytes, double microseconds);
 
+/// A 95 % interval, found by resampling (bootstrap: Efron and Tibshirani, An Introduction to the Bootstrap,
+/// 1993, section 13.3).
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+/// Of the mean of times in the order in which they were measured. Resamples stretches of them, because one
+/// slow moment of the machine affects many times. Zero if there are no times.
+Interval mean_interval(const std::vector<double>& times);
+
 /// The ratio of two times: of their midmeans over the rounds, because a median of times with two speeds would
-/// be one of the two. The 95 % interval is found by resampling the rounds (bootstrap: Efron and Tibshirani,
-/// An Introduction to the Bootstrap, 1993, section 13.3).
+/// be one of the two. The interval is that of resampled rounds.
 struct Ratio {
   double ratio = 1;
   double low = 1;

@@ -10,8 +10,15 @@ namespace kolo::bench {
 namespace {
 
 std::string percent(const Row& kolo, const std::optional<Row>& rewrite) {
-  if (!rewrite || kolo.times_us.median <= 0) return "-";
-  return fmt::format("{:.0f}%", 100 * rewrite->times_us.median / kolo.times_us.median);
+  if (!rewrite || kolo.time_us <= 0) return "-";
+  return fmt::format("{:.0f}%", 100 * rewrite->time_us / kolo.time_us);
+}
+
+/// Half of the mean's interval, as a share of it.
+std::string uncertainty(const Row& row) {
+  const double share =
+      row.times_us.mean > 0 ? (row.mean_us.high - row.mean_us.low) / 2 / row.times_us.mean : 0;
+  return fmt::format("{:.1f}%", 100 * share);
 }
 
 std::string format_ratio(double ratio) {
@@ -34,6 +41,7 @@ std::string bandwidth(const Row& row, double value) {
 const cli::Column kSize{"size", "", 11};
 const cli::Column kAlgorithm{"algorithm", "", kNameWidth + 2, true};
 const cli::Column kTime{"time", "us", 8};
+const cli::Column kUncertainty{"mean", "+-", 8, false, 4};
 const cli::Column kWrong{"wrong", "", 6};
 
 std::vector<cli::Column> rounded_columns() {
@@ -58,6 +66,7 @@ std::vector<cli::Column> plain_columns() {
           kAlgorithm,
           kTime,
           {"mean", "us", 8},
+          kUncertainty,
           {"p99", "us", 8},
           {"algbw", "GB/s", 8},
           {"busbw", "GB/s", 8},
@@ -68,7 +77,8 @@ std::vector<cli::Column> plain_columns() {
 /// Without room for their times, peers keep the ratios.
 std::vector<cli::Column> compared_columns(const std::vector<std::string>& peers) {
   std::vector<cli::Column> columns = {
-      kSize, kAlgorithm, kTime, {"mean", "us", 8, false, 1}, {"p99", "us", 8, false, 3}, kWrong};
+      kSize, kAlgorithm, kTime, {"mean", "us", 8, false, 1}, kUncertainty, {"p99", "us", 8, false, 3},
+      kWrong};
   for (const std::string& peer : peers) {
     const std::size_t width = std::max<std::size_t>(8, peer.size() + 1);
     columns.push_back({peer, "us", width, false, 2});
@@ -99,11 +109,12 @@ std::string Table::heading() const {
   const std::string reduction = is_reducing(what.kind) ? fmt::format(" {}", kolo::name_of(what.op)) : "";
   const std::string wire =
       what.wire == Wire::native ? "" : fmt::format(", {} on the wire", kolo::name_of(what.wire));
+  const std::string steps = what.steps > 1 ? fmt::format(", {} calls a barrier", what.steps) : "";
   const std::string tensors = what.tensors > 1 ? fmt::format(", {} tensors at once", what.tensors) : "";
   std::string text = cli::wrapped(
-      fmt::format("kolo {}: {}, {} over {}, {}{}, {} memory, {}{}{}", heading_.version, name_of(what.kind),
+      fmt::format("kolo {}: {}, {} over {}, {}{}, {} memory, {}{}{}{}", heading_.version, name_of(what.kind),
                   ranks, heading_.transport, kolo::name_of(what.dtype), reduction, heading_.memory,
-                  what.in_place ? "in place" : "out of place", wire, tensors),
+                  what.in_place ? "in place" : "out of place", wire, tensors, steps),
       cli::kTerminalWidth, "# ", "# ");
   text += cli::wrapped(fmt::format("{}, {} cores, {:.0f} GB, {}", machine.cpu, machine.cores,
                                    machine.memory_GB, machine.kernel),
@@ -111,9 +122,10 @@ std::string Table::heading() const {
   if (what.compute_ms > 0)
     text += fmt::format("# Times are those of {:g} ms of computing with the call that follows.\n",
                         what.compute_ms);
-  if (heading_.neighbours > 0)
-    text += fmt::format("# Beside the ranks: {} busy process{}.\n", heading_.neighbours,
-                        heading_.neighbours == 1 ? "" : "es");
+  const auto& [neighbours, blip] = heading_.neighbours;
+  if (neighbours > 0)
+    text += fmt::format("# Beside the ranks: {} busy process{}{}.\n", neighbours, neighbours == 1 ? "" : "es",
+                        blip.second > 0 ? fmt::format(", {} us of {}", blip.first, blip.second) : "");
   return text + layout_.heading();
 }
 
@@ -122,36 +134,36 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& rewrite,
   const Case& what = kolo.what;
   const Summary& times = kolo.times_us;
   const std::string size = cli::format_size(what.bytes()), name = short_name(kolo.algorithm);
-  const std::string time = format_us(times.median), mean = format_us(times.mean), p99 = format_us(times.p99);
+  const std::string time = format_us(kolo.time_us), mean = format_us(times.mean), p99 = format_us(times.p99);
   const std::string wrong = fmt::format("{}", kolo.wrong);
   if (heading_.peers.empty()) {
     return layout_.row({size, fmt::format("{}", what.count), std::string(kolo::name_of(what.dtype)),
                         std::string(is_reducing(what.kind) ? kolo::name_of(what.op) : "-"), name, time, mean,
-                        p99, bandwidth(kolo, kolo.algbw), bandwidth(kolo, kolo.busbw), percent(kolo, rewrite),
-                        wrong});
+                        uncertainty(kolo), p99, bandwidth(kolo, kolo.algbw), bandwidth(kolo, kolo.busbw),
+                        percent(kolo, rewrite), wrong});
   }
-  cli::Cells cells = {size, name, time, mean, p99, wrong};
+  cli::Cells cells = {size, name, time, mean, uncertainty(kolo), p99, wrong};
   for (const auto& peer : peers) {
     if (!peer) {
       cells.insert(cells.end(), 2, "-");
       continue;
     }
-    const double ratio = times.median > 0 ? peer->times_us.median / times.median : 0;
-    cells.push_back(format_us(peer->times_us.median));
+    const double ratio = kolo.time_us > 0 ? peer->time_us / kolo.time_us : 0;
+    cells.push_back(format_us(peer->time_us));
     cells.push_back(format_ratio(ratio) + (peer->wrong > 0 ? "!" : "x"));
   }
   return layout_.row(cells);
 }
 
 std::string Table::rounded_row(const Row& kolo, const Row& native, double link_mbit) const {
-  const double time = kolo.times_us.median;
+  const double time = kolo.time_us;
   const auto ratio = [&](double us) { return time > 0 && us > 0 ? fmt::format("{:.3f}", us / time) : "-"; };
   const double whole = static_cast<double>(kolo.what.bytes()) * kolo.what.tensors * kolo.what.bus_factor();
   const double bound = link_mbit > 0 ? whole * 8 / link_mbit : 0;
   return layout_.row(
       {cli::format_size(kolo.what.bytes()), short_name(kolo.algorithm), format_us(time),
-       format_us(kolo.times_us.p99), fmt::format("{:.4f}", kolo.busbw), format_us(native.times_us.median),
-       ratio(native.times_us.median), ratio(bound), fmt::format("{:.1e}", kolo.deviation.rms()),
+       format_us(kolo.times_us.p99), fmt::format("{:.4f}", kolo.busbw), format_us(native.time_us),
+       ratio(native.time_us), ratio(bound), fmt::format("{:.1e}", kolo.deviation.rms()),
        fmt::format("{:.1e}", kolo.deviation.most()), fmt::format("{}", kolo.wrong + native.wrong)});
 }
 

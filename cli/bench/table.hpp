@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/machine.hpp"
+#include "bench/neighbours.hpp"
 #include "bench/row.hpp"
 #include "text/columns.hpp"
 
@@ -19,8 +20,8 @@ struct Heading {
   std::string memory;
   Case what;
   std::vector<std::string> peers;  ///< their names, one pair of columns each
-  int neighbours = 0;              ///< busy processes beside the ranks
-  bool wide = false;               ///< show all columns, also beyond the width of a terminal
+  Neighbourhood neighbours = {};
+  bool wide = false;  ///< show all columns, also beyond the width of a terminal
 };
 
 /// Formats lines, each with its newline. Without peers the columns are those of nccl-tests. With peers there

@@ -57,6 +57,7 @@ Json to_json(const Order& order) {
                {"count", order.what.count},
                {"tensors", order.what.tensors},
                {"compute_ms", order.what.compute_ms},
+               {"steps", order.what.steps},
                {"algorithms", order.algorithms},
                {"first_iteration", order.first_iteration}});
   return json;
@@ -74,6 +75,7 @@ Order order_from_json(const Json& json) {
   json.at("count").get_to(order.what.count);
   json.at("tensors").get_to(order.what.tensors);
   json.at("compute_ms").get_to(order.what.compute_ms);
+  json.at("steps").get_to(order.what.steps);
   json.at("algorithms").get_to(order.algorithms);
   json.at("first_iteration").get_to(order.first_iteration);
   return order;

@@ -66,7 +66,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 std::string own_machine_line() {
-  return bench::machine_line(bench::this_machine(), version(), 0);
+  return bench::machine_line(bench::this_machine(), version(), {});
 }
 
 /// The last line: where the times are.

@@ -143,7 +143,7 @@ TEST(BenchCommand, RewritesMemoryOfTheSameKindInPlace) {
 }
 
 TEST(BenchCommand, NeighboursAreToldAndEndWithIt) {
-  for (const std::string ranks : {"--transport shm", "--transport inproc --bursts"}) {
+  for (const std::string ranks : {"--transport shm", "--transport inproc --blip 200,3000"}) {
     const Lines file;
     const ProgramOutcome outcome = run(
         "all_reduce --ranks 2 --sizes 8,64K --iterations 20 --neighbours 2 " + ranks + " --json " + file.path,
@@ -172,6 +172,18 @@ TEST(BenchCommand, AStepHasItsComputing) {
   }
 }
 
+TEST(BenchCommand, CallsBetweenTwoBarriersHaveAMean) {
+  for (const std::string what : {"all_reduce", "all_reduce --memory private --tensors 3",
+                                 "all_gather --in-place", "scatter", "send_recv", "barrier"}) {
+    for (const auto& line : expect_right(what + " --sizes 4001 --calls-a-barrier 4 --ranks 3", 1))
+      EXPECT_EQ(line.at("calls_a_barrier"), 4);
+  }
+  expect_right("all_reduce --sizes 8,4001 --calls-a-barrier 4 --ranks 2 --wire int8", 4);
+  // Each of them has its computing.
+  const auto step = expect_right("all_reduce --sizes 8 --calls-a-barrier 4 --ranks 2 --compute 1", 1);
+  EXPECT_GE(step.at(0).at("min_us"), 1000);
+}
+
 TEST(BenchCommand, WrongUsageIsToldInAWord) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"all_redcue", "unknown collective 'all_redcue'"},
@@ -190,7 +202,13 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"all_reduce --compute 1 --algorithm all", "without --compute"},
       {"send_recv --compute 1", "--compute needs a collective"},
       {"all_reduce --neighbours -1", "--neighbours: from 0"},
-      {"all_reduce --bursts", "--bursts needs --neighbours"},
+      {"all_reduce --blip 1,2", "--blip needs --neighbours"},
+      {"all_reduce --neighbours 1 --blip 5", "--blip"},
+      {"all_reduce --neighbours 1 --blip 0,5", "--blip: first at least 1 us"},
+      {"all_reduce --neighbours 1 --blip 6,5", "--blip: first at least 1 us"},
+      {"all_reduce --neighbours 1 --blip 5,20000000", "up to 10000000 us"},
+      {"all_reduce --calls-a-barrier 0", "--calls-a-barrier: at least 1"},
+      {"all_reduce --calls-a-barrier 2 --algorithm all", "without --tensors and --calls-a-barrier"},
       {"send_recv --tensors 2", "--tensors needs a collective"},
       {"all_reduce --tensors 2 --algorithm all", "one tensor at a time"},
       {"all_reduce --ranks 300 --dtype bfloat16", "300 ranks"},
@@ -282,7 +300,8 @@ TEST(BenchCommand, TheHelpNamesEveryPeer) {
 
 TEST(BenchCommand, PeersAreVerifiedToo) {
   expect_right_peers("all_reduce --ranks 2 --sizes 8,64K", {"gloo", "openmpi", "mpich"});
-  expect_right_peers("all_reduce --ranks 2 --sizes 8,5000 --tensors 20", {"gloo", "openmpi", "mpich"});
+  expect_right_peers("all_reduce --ranks 2 --sizes 8,5000 --tensors 20 --calls-a-barrier 2",
+                     {"gloo", "openmpi", "mpich"});
 }
 
 TEST(BenchCommand, TheLimitIsVerifiedToo) {
@@ -292,7 +311,8 @@ TEST(BenchCommand, TheLimitIsVerifiedToo) {
         expect_right_peers(collective + " --sizes 36,70001 --ranks " + ranks + place, {"limit"});
       }
     }
-    expect_right_peers(collective + " --sizes 36,5000 --ranks 3 --tensors 20", {"limit"});
+    expect_right_peers(collective + " --sizes 36,5000 --ranks 3 --tensors 20 --calls-a-barrier 2", {"limit"});
+    expect_right_peers(collective + " --sizes 36,5000 --ranks 3 --calls-a-barrier 5", {"limit"});
   }
 }
 

@@ -60,6 +60,27 @@ TEST(BenchStatistics, RoundsOfOneAlgorithmAddUp) {
   EXPECT_EQ(best({}), nullptr);
 }
 
+TEST(BenchStatistics, TheMeanHasAnIntervalOfWholeStretches) {
+  const auto width = [](const std::vector<double>& times) {
+    const Interval interval = mean_interval(times);
+    const double mean = summarize(times).mean;
+    EXPECT_LE(interval.low, mean);
+    EXPECT_GE(interval.high, mean);
+    return interval.high - interval.low;
+  };
+  EXPECT_EQ(mean_interval({}).high, 0);
+  EXPECT_EQ(width({7}), 0);
+  EXPECT_EQ(width(std::vector<double>(1234, 5)), 0);
+  // 1s and 2s in turns have a known mean; as many in two long stretches are a machine with two speeds.
+  std::vector<double> turns, halves;
+  for (int i = 0; i < 10'000; ++i) {
+    turns.push_back(1 + i % 2);
+    halves.push_back(1 + i / 5000);
+  }
+  EXPECT_LT(width(turns), 0.01);
+  EXPECT_GT(width(halves), 0.2);
+}
+
 TEST(BenchStatistics, MidmeanLeavesOutAQuarterAtEachEnd) {
   EXPECT_DOUBLE_EQ(midmean({}), 0);
   EXPECT_DOUBLE_EQ(midmean({5}), 5);

@@ -68,9 +68,9 @@ TEST(BenchTable, ShowsAllColumnsIfWide) {
   };
   for (const char* column : {" time", " mean", " p99", " algbw", " busbw", " wrong"})
     EXPECT_TRUE(has(column));
-  for (const char* column : {" redop", " count"}) EXPECT_FALSE(has(column)) << column;
+  for (const char* column : {" redop", " count", " +-"}) EXPECT_FALSE(has(column)) << column;
   heading.wide = true;
-  for (const char* column : {" redop", " count"}) EXPECT_TRUE(has(column)) << column;
+  for (const char* column : {" redop", " count", " +-"}) EXPECT_TRUE(has(column)) << column;
 }
 
 TEST(BenchTable, KeepsTheRatiosOfManyPeers) {
@@ -107,6 +107,20 @@ TEST(BenchTable, TheHeadingTellsHowManyTensors) {
   EXPECT_NE(Table(heading).heading().find("200 tensors at once"), std::string::npos);
 }
 
+TEST(BenchTable, SeveralCallsABarrierAreComparedByTheirMeans) {
+  Heading heading = sample_heading({"gloo"});
+  EXPECT_EQ(Table(heading).heading().find("barrier"), std::string::npos);
+  heading.what.steps = 10;
+  EXPECT_NE(Table(heading).heading().find("10 calls a barrier"), std::string::npos);
+  const auto row = [&](std::vector<double> us) {
+    return make_row("kolo", "shm", "shared", heading.what, {"ring", std::move(us), 0});
+  };
+  const std::string line = Table(heading).row(row({1, 1, 7}), std::nullopt, {row({1, 1, 16})});
+  EXPECT_NE(line.find(" 3.00 "), std::string::npos) << line;
+  EXPECT_NE(line.find(" 2.00x"), std::string::npos) << line;
+  EXPECT_EQ(nlohmann::json::parse(row_line(row({1, 1, 7}))).at("calls_a_barrier"), 10);
+}
+
 TEST(BenchTable, TheHeadingTellsOfComputing) {
   Heading heading = sample_heading({});
   EXPECT_EQ(Table(heading).heading().find("computing"), std::string::npos);
@@ -117,8 +131,10 @@ TEST(BenchTable, TheHeadingTellsOfComputing) {
 TEST(BenchTable, TheHeadingTellsOfNeighbours) {
   Heading heading = sample_heading({});
   EXPECT_EQ(Table(heading).heading().find("busy"), std::string::npos);
-  heading.neighbours = 2;
-  EXPECT_NE(Table(heading).heading().find("2 busy processes"), std::string::npos);
+  heading.neighbours.count = 2;
+  EXPECT_NE(Table(heading).heading().find("2 busy processes."), std::string::npos);
+  heading.neighbours.blip_us = {200, 3000};
+  EXPECT_NE(Table(heading).heading().find("2 busy processes, 200 us of 3000."), std::string::npos);
 }
 
 TEST(BenchTable, RatioIsThePeersTimeOverKolos) {
@@ -148,6 +164,8 @@ TEST(BenchJson, ALineHasAllFields) {
   EXPECT_EQ(json.at("dtype"), "bfloat16");
   EXPECT_EQ(json.at("median_us"), 12.5);
   EXPECT_EQ(json.at("mean_us"), 25);
+  EXPECT_EQ(json.at("mean_low_us"), 12.5);
+  EXPECT_EQ(json.at("mean_high_us"), 50);
   EXPECT_EQ(json.at("min_us"), 12.5);
   EXPECT_EQ(json.at("p95_us"), 50);
   EXPECT_EQ(json.at("p99_us"), 50);
@@ -179,12 +197,16 @@ TEST(BenchJson, TheChoiceHasALine) {
 }
 
 TEST(BenchJson, TheMachineHasALine) {
-  const auto json = nlohmann::json::parse(machine_line({"A Processor", 64, 256, "Linux 6.1"}, "1.2.3", 2));
+  const auto json =
+      nlohmann::json::parse(machine_line({"A Processor", 64, 256, "Linux 6.1"}, "1.2.3", {2, {}}));
   EXPECT_EQ(json.at("type"), "machine");
   EXPECT_EQ(json.at("cpu"), "A Processor");
   EXPECT_EQ(json.at("cores"), 64);
   EXPECT_EQ(json.at("kernel"), "Linux 6.1");
   EXPECT_EQ(json.at("neighbours"), 2);
+  EXPECT_FALSE(json.contains("blip_us"));
+  const auto beside = nlohmann::json::parse(machine_line({}, "1.2.3", {2, {200, 3000}}));
+  EXPECT_EQ(beside.at("blip_us"), (std::vector<int>{200, 3000}));
 }
 
 }  // namespace
