@@ -57,18 +57,14 @@ Wait Call::finish() {
   const auto ranks = static_cast<std::uint64_t>(size);
   wait.common = counters;
   wait.common_target = SliceCounters::none_of(place) + ranks;
-  if (counters->finish_one(place, ranks)) wake_all(*counters);
+  finish_share(*counters, place, ranks);
   return wait;
 }
 
-void Call::wake_all(SliceCounters& of) {
-  wake_nappers(of);
-  changed = changed || of.sleeping.load(std::memory_order_relaxed) > 0;
-}
-
-void Call::have_summed(SliceCounters& of) {
-  wake_to_sum(of);
-  has_opened = has_opened || of.sleeping.load(std::memory_order_relaxed) > 0;
+void Call::wake(SliceCounters& of, bool to_sum) {
+  to_sum ? wake_to_sum(of) : wake_nappers(of);
+  if (of.sleeping.load(std::memory_order_relaxed) > 0)
+    (to_sum ? published->has_opened : published->changed) = true;
 }
 
 Wait Call::arrive(std::uint64_t piece, std::uint64_t cut_into) {
@@ -76,11 +72,7 @@ Wait Call::arrive(std::uint64_t piece, std::uint64_t cut_into) {
   publish(slot->staged, piece + 1);
   if (of.arrive(piece, static_cast<std::uint64_t>(size))) {
     of.open(piece);
-    if (cut_into == 0) {
-      wake_all(of);
-    } else if (!sums) {
-      have_summed(of);
-    }
+    if (cut_into == 0 || !sums) wake(of, cut_into > 0);
   }
   return {.counter = &CommSlot::staged,
           .target = piece + 1,
@@ -95,10 +87,6 @@ std::optional<std::uint64_t> Call::take_share(SliceCounters& of, std::uint64_t p
   return share;
 }
 
-void Call::finish_share(SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count) {
-  if (of.finish_one(place_or_piece, count)) wake_all(of);
-}
-
 Task run(Call& call) {
   switch (call.shape->form.kind) {
     case schedule::SharedMemoryForm::Kind::copy:
@@ -110,7 +98,7 @@ Task run(Call& call) {
   }
 }
 
-void finish_short(Call& call, std::span<const void* const> shown) {
+void finish_short(Call& call) {
   const Shape& shape = *call.shape;
   void* const out = call.output;
   switch (shape.form.kind) {
@@ -119,19 +107,18 @@ void finish_short(Call& call, std::span<const void* const> shown) {
         const std::uint64_t bytes = shape.shown_bytes(r);
         std::byte* const to = call.place_of(r);
         if (bytes > 0 && (r != call.rank || to != call.input))
-          std::memcpy(to, shown[static_cast<std::size_t>(r)], bytes);
+          std::memcpy(to, call.from[static_cast<std::size_t>(r)], bytes);
       }
       return;
     case schedule::SharedMemoryForm::Kind::reduce_own: {
       const schedule::DataRange& part = call.own_part();
-      call.from.assign(shown.begin(), shown.end());
       for (const void*& data : call.from)
         data = static_cast<const std::byte*>(data) + part.begin * shape.element_bytes;
       call.fold(&out, 1, call.from.data(), call.from.size(), part.count, call.from.size());
       return;
     }
     case schedule::SharedMemoryForm::Kind::reduce_for_all:
-      call.fold(&out, 1, shown.data(), shown.size(), shape.count, shown.size());
+      call.fold(&out, 1, call.from.data(), call.from.size(), shape.count, call.from.size());
       return;
   }
 }

@@ -36,6 +36,12 @@ struct Shape {
 Shape make_shape(const schedule::SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size,
                  int root, std::size_t element_bytes);
 
+/// What a rank has published since it last woke the ranks that sleep.
+struct Published {
+  bool changed = false;     ///< something that a sleeping rank may wait for
+  bool has_opened = false;  ///< something that a sleeping rank may have to sum
+};
+
 /// One call in flight on one rank. The algorithms read and advance it, and so does Team (team.hpp).
 struct Call {
   const Shape* shape = nullptr;
@@ -52,10 +58,9 @@ struct Call {
   CommSlot* slot = nullptr;            ///< this rank's
   std::uint64_t* done = nullptr;       ///< number of the last call with an owner that this rank is done with
   std::uint64_t* pieces = nullptr;     ///< staged so far in this slot, in all calls: the same on all ranks
-  /// Null if each rank has a core: of the pieces in which private data passes through the segments.
-  SliceCounters* piece_counters = nullptr;
+  Published* published = nullptr;
   int cores = 1;     ///< that the ranks share
-  bool sums = true;  ///< this rank may sum for all: see is_summing_rank()
+  bool sums = true;  ///< this rank may sum for all: see Arrival::may_sum()
 
   // Set for a long call, once all ranks have announced it.
   /// Every rank's input and output in this address space; empty where they are private.
@@ -69,16 +74,13 @@ struct Call {
   std::uint64_t place = 0;  ///< index among the calls of the slot
 
   // Memory of the algorithm, so that it need not allocate any.
-  std::vector<const void*> from;
+  std::vector<const void*> from;  ///< of a short call: all contributions
   std::vector<void*> to;
   std::vector<std::max_align_t> frame;  ///< see Task
   void* frame_memory(std::size_t bytes) {
     frame.resize(std::max(frame.size(), (bytes + sizeof frame[0] - 1) / sizeof frame[0]));
     return frame.data();
   }
-
-  bool changed = false;     ///< something was published that a sleeping rank may wait for
-  bool has_opened = false;  ///< something was opened that a sleeping rank may have to sum
 
   /// Size of a piece that passes through the segments. Two pieces, with the private memory that they come
   /// from or go to, should stay in a second-level cache; those of all ranks together in a last-level cache.
@@ -97,7 +99,7 @@ struct Call {
   /// rank waits for these counters: they tell which rank is late.
   void publish(CommSlot::Counter& counter, std::uint64_t value) {
     counter.value.store(value, std::memory_order_release);
-    changed = changed || counters == nullptr;
+    if (counters == nullptr) published->changed = true;
   }
   /// This rank has done its part. Returns the wait for all ranks, after which there is nothing more to do.
   Wait finish();
@@ -110,13 +112,14 @@ struct Call {
   std::optional<std::uint64_t> take_share(SliceCounters& of, std::uint64_t place_or_piece,
                                           std::uint64_t count) const;
   /// This rank has done a share. If it is the last one, the waiting ranks go on.
-  void finish_share(SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count);
+  void finish_share(SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count) {
+    if (of.finish_one(place_or_piece, count)) wake(of, false);
+  }
   /// Wakes all ranks that wait for these counters, now or, if they sleep more deeply, by Team::tell().
-  void wake_all(SliceCounters& of);
-  /// Lets the ranks that sum begin with what this rank, which does not sum, has just opened.
-  void have_summed(SliceCounters& of);
+  /// `to_sum`: lets the ranks that sum begin with what this rank, which does not sum, has just opened.
+  void wake(SliceCounters& of, bool to_sum);
   SliceCounters& counters_of_piece(std::uint64_t piece) const {
-    return piece_counters[piece % std::size(slot->piece_shares)];
+    return slots.front()->piece_shares[piece % std::size(slot->piece_shares)];
   }
   /// Whether a rank has closed its segment after a failure: what this rank has read since in other ranks'
   /// memory may be wrong.
@@ -151,24 +154,8 @@ Task copy(Call& call);
 Task reduce_own(Call& call);
 Task reduce_for_all(Call& call);
 
-/// Finishes a call whose data has come with the descriptors: `shown[r]` is the contribution of rank r.
-void finish_short(Call& call, std::span<const void* const> shown);
-
-/// Whether one rank for each core sums for all ranks, which share the cores. If many ranks did, each of them
-/// would touch the pages of all ranks, and the first touch of a page is a fault.
-inline bool do_few_sum(int size, int cores) {
-  constexpr int kManyOnACore = 8;
-  return size >= kManyOnACore * cores;
-}
-
-/// Whether the rank may sum for all ranks, which share cores. Where few ranks do, they are neither neighbours
-/// nor at equal distances, since launchers bind ranks to cores in blocks or in turns.
-inline bool is_summing_rank(int rank, int size, int cores) {
-  if (!do_few_sum(size, cores)) return true;
-  const int each = size / cores;
-  const int core = rank / each;
-  return core < cores && rank % each == core % each;
-}
+/// Finishes a call whose data has come with the descriptors: `call.from[r]` is the contribution of rank r.
+void finish_short(Call& call);
 
 /// Number of shares into which so much data is cut: enough to keep some cores busy, each worth taking.
 inline std::uint64_t share_count(std::uint64_t bytes) {

@@ -31,20 +31,11 @@ void Team::prefault_pieces(std::uint64_t bytes) {
   for (auto& half : slot_->pieces) prefault(half, bytes);
 }
 
-/// Whether all memory that matters to a long call is shared.
-bool Team::is_named(const Running& running) const {
-  for (int r = 0; r < size(); ++r) {
-    const CallDescriptor& descriptor =
-        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
-    if (descriptor.memory[0].region == 0 && running.call.shape->shown_bytes(r) > 0) return false;
+bool Running::is_named() const {
+  for (int r = 0; r < call.size; ++r) {
+    if (descriptor_of(r).memory[0].region == 0 && call.shape->shown_bytes(r) > 0) return false;
   }
   return true;
-}
-
-/// Whether all shares of a call are done, by any ranks.
-bool Team::is_shared_out(const Running& running) const {
-  const Call& call = running.call;
-  return call.shares > 0 && call.counters->is_finished(running.place, call.shares);
 }
 
 /// Finds the memory of all ranks in this address space, if all that matters is shared. Returns false on
@@ -54,22 +45,19 @@ bool Team::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
   const bool written = shape.form.writes_to_others();
-  const auto descriptor_of = [&](int r) -> const CallDescriptor& {
-    return slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
-  };
   const auto go_without = [&] {
     call.inputs.clear();
     call.outputs.clear();
     return true;
   };
-  if (!is_named(running) || is_shared_out(running)) return go_without();
+  if (!running.is_named() || running.is_shared_out()) return go_without();
   bool is_reached = true;
   const auto reach = [&](int r, const transport::RemoteRange& range, std::uint64_t bytes) {
     transport::LocalPeer& local_peer = *local_peers_[static_cast<std::size_t>(r)];
     std::byte* data = local_peer.reach(range, bytes);
     if (data != nullptr) return data;
     is_reached = false;
-    if (is_shared_out(running)) return data;
+    if (running.is_shared_out()) return data;
     if (local_peer.trouble().ok()) {
       fail(operation, r, "named shared memory that it has not passed on");
     } else {
@@ -81,7 +69,7 @@ bool Team::reach_memory(Running& running, Operation* operation) {
   call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
   for (int r = 0; r < size() && is_reached; ++r) {
     const auto at = static_cast<std::size_t>(r);
-    const CallDescriptor& descriptor = descriptor_of(r);
+    const CallDescriptor& descriptor = running.descriptor_of(r);
     if (r == rank_) {
       call.inputs[at] = call.input;
       if (written) call.outputs[at] = call.output;
@@ -96,7 +84,7 @@ bool Team::reach_memory(Running& running, Operation* operation) {
           in_place ? const_cast<std::byte*>(call.inputs[at]) : reach(r, descriptor.memory[1], bytes);
     }
   }
-  return is_reached || (is_shared_out(running) && go_without());
+  return is_reached || (running.is_shared_out() && go_without());
 }
 
 /// Whether the memory is still shared: an operation of another communicator that failed may have detached it.

@@ -53,7 +53,7 @@ static_assert(sizeof(CallDescriptor) == 64);
 
 /// The part of a segment that one communicator uses.
 struct CommSlot {
-  /// Counters only grow. `Call::publish()` stores with release, `Team::has_come()` loads with acquire. A
+  /// Counters only grow. `Call::publish()` stores with release, `Running::lacking()` loads with acquire. A
   /// rank that sees a count sees all that the owner wrote before it. The owner has also ended all reads that
   /// come before the store.
   struct alignas(64) Counter {

@@ -1,9 +1,7 @@
 #include "engine/shared_memory/team.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "base/deadline.hpp"
@@ -17,22 +15,14 @@ constexpr auto kLongestPiece = std::chrono::milliseconds(100);
 
 constexpr int kIdlePolls = 8;
 
-/// The longest call that one rank sums for all when several are under way: see Team::owner_of().
-constexpr std::uint64_t kTurnBytes = 64 << 10;
-
-/// The longest call that running ranks do for ranks that wait for a core: see Team::shares(). The sums of
-/// longer calls take longer than the wait for a core.
-constexpr std::uint64_t kSharesBytes = 1 << 20;
-
 }  // namespace
 
 Team::Team(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
            ExecutorListener& listener)
     : rank_(rank),
-      shared_cores_(shared_cores),
-      few_sum_(shared_cores > 0 && do_few_sum(static_cast<int>(local_peers.size()), shared_cores)),
-      sums_(!few_sum_ || is_summing_rank(rank, static_cast<int>(local_peers.size()), shared_cores)),
-      always_short_(shared_cores > 0 ? kDescriptorBytes : kShortBytes),
+      arrival_(shared_cores > 0
+                   ? Arrival::of_shared_cores(rank, static_cast<int>(local_peers.size()), shared_cores)
+                   : std::make_unique<Arrival>()),
       local_peers_(std::move(local_peers)),
       listener_(listener),
       rung_(local_peers_.size(), 0) {
@@ -54,10 +44,7 @@ Team::Team(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32
     call.slot = slot_;
     call.pieces = &pieces_;
     call.done = &done_;
-    if (shared_cores_ == 0) continue;
-    call.piece_counters = slots_.front()->piece_shares;
-    call.cores = shared_cores_;
-    call.sums = sums_;
+    call.published = &published_;
   }
 }
 
@@ -133,7 +120,7 @@ void Team::stop_writing() {
 void Team::publish_done() {
   if (done_ <= slot_->done.value.load(std::memory_order_relaxed)) return;
   slot_->done.value.store(done_, std::memory_order_release);
-  changed_ = true;
+  published_.changed = true;
 }
 
 /// Does what can be done for a call. Returns whether it has finished. Without an operation, an error waits
@@ -145,26 +132,24 @@ bool Team::step(Running& running, Operation* operation, bool& moved) {
     if (!is_agreed(running, operation, moved)) return false;
     moved = true;
     if (is_short(running)) {
-      finish_short_call(running);
+      arrival_->finish_short(running);
       running.state = Running::State::finished;
       return true;
     }
-    call.owner = owner_of(running);
-    call.shares = shares(running);
+    arrival_->divide(running);
     if (!reach_memory(running, operation)) return false;
     begin_algorithm(running);
   }
   while (true) {
-    collect_changes(call);
     const bool done = running.task.done();
-    const bool waits = !done && !has_come(running.task.wait());
+    const bool waits = !done && running.lacking().number != nullptr;
     // Ranks that share cores may have begun the call before they know that all have made the same one.
     if (!running.is_agreed && (!waits || running.works_for_all) && !is_agreed(running, operation, moved))
       return false;
     if (waits) return false;
     // If this rank was stopped, it may have read what its peers wrote after they had given up, and memory
     // that they have freed may no longer be mapped. A rank that finishes a share has checked that.
-    if (!call.inputs.empty() && !is_shared_out(running) && call.is_given_up()) return false;
+    if (!call.inputs.empty() && !running.is_shared_out() && call.is_given_up()) return false;
     if (done) break;
     const bool was_pause = running.task.wait().is_pause();
     running.task.resume();
@@ -186,38 +171,6 @@ bool Team::step(Running& running, Operation* operation, bool& moved) {
   return true;
 }
 
-void Team::collect_changes(Call& call) {
-  changed_ = std::exchange(call.changed, false) || changed_;
-  has_opened_ = std::exchange(call.has_opened, false) || has_opened_;
-}
-
-/// The rank that does this call for all ranks; -1: each rank does its slice. If all ranks have started short
-/// calls in a row, each rank does some for all, a few consecutive ones at a time. Ranks that share every one
-/// of them read and write in the same pages at the same time, where their prefetchers take lines from each
-/// other: 200 calls of 4 KiB took three times as long. -1 also if a rank waited for just this call when it
-/// made it. All ranks get the same result, because all see the same descriptors.
-int Team::owner_of(const Running& running) const {
-  if (running.shown > kTurnBytes || shared_cores_ > 0) return -1;
-  for (const CommSlot* slot : slots_) {
-    // Relaxed: poll_descriptors() has acquired it.
-    const std::uint64_t number =
-        slot->descriptors[running.place % kDescriptors].number.load(std::memory_order_relaxed);
-    if ((number & CallDescriptor::kBehindOthers) == 0) return -1;
-  }
-  const auto ranks = static_cast<std::uint64_t>(size());
-  const std::uint64_t in_a_row = std::max<std::uint64_t>(kCallsAhead / ranks, 1);
-  return static_cast<int>(running.place / in_a_row % ranks);
-}
-
-/// Number of shares of a call of ranks that share cores: a running rank takes the next one. 0: each rank does
-/// its slice. The same on all ranks.
-std::uint64_t Team::shares(const Running& running) const {
-  const Call& call = running.call;
-  const bool is_cut = shared_cores_ > 0 && call.shape->form.writes_to_others() &&
-                      running.shown <= kSharesBytes && is_named(running);
-  return is_cut ? share_count(running.shown) : 0;
-}
-
 void Team::begin_algorithm(Running& running) {
   Call& call = running.call;
   if (call.owner < 0) publish_done();  // it may take long
@@ -235,18 +188,6 @@ void Team::fail(Operation* operation, int rank, const std::string& why) {
   if (operation == nullptr) return;
   failed_ = true;
   listener_.on_failure(operation->spec().ranks()[static_cast<std::size_t>(rank)], why);
-}
-
-bool Team::has_come(const Wait& wait) const {
-  if (wait.common != nullptr)
-    return wait.common->finished.load(std::memory_order_acquire) >= wait.common_target;
-  if (wait.counter == nullptr) return true;
-  for (int r = 0; r < size(); ++r) {
-    if (r == rank_) continue;
-    const CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
-    if ((slot.*wait.counter).value.load(std::memory_order_acquire) < wait.target) return false;
-  }
-  return true;
 }
 
 void Team::close() {
@@ -272,7 +213,7 @@ void Team::release(const std::vector<bool>& lost) {
     // Other ranks may be ahead of this rank, in any call that it has announced.
     for (std::uint64_t at = finished_; at < announced_; ++at) {
       const Call& call = running(at).call;
-      if (running(at).shown > always_short_ && call.shape->form.writes_to_others())
+      if (running(at).shown > arrival_->always_short && call.shape->form.writes_to_others())
         transport::detach_shared_memory(call.output, call.shape->bytes());
     }
   }

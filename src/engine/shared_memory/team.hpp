@@ -2,15 +2,13 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "base/ring_queue.hpp"
-#include "engine/shared_memory/call.hpp"
+#include "engine/shared_memory/arrival.hpp"
 #include "engine/shared_memory/segment.hpp"
 
 namespace kolo::engine {
@@ -21,45 +19,11 @@ struct OperationSpec;
 
 namespace kolo::engine::shared_memory {
 
-/// A call that has been announced.
-struct Running {
-  enum class State { announced, begun, finished };
-
-  State state = State::announced;
-  std::uint64_t place = 0;         ///< index among the calls of the slot
-  std::uint64_t number = 0;        ///< as in its CallDescriptor, but for CallDescriptor::kBehindOthers
-  std::uint64_t shown = 0;         ///< bytes of the rank that contributes most
-  std::uint64_t losses = 0;        ///< shared_memory_losses() at that time
-  transport::Signature signature;  ///< as in its CallDescriptor
-  int announced_ranks = 0;         ///< number of ranks, from 0 on, that have announced it
-  bool works_for_all = false;      ///< this rank does a short call, or opens a long one, for all ranks
-  bool is_agreed = false;          ///< all ranks have announced the same call, as far as this rank must know
-  Call call;
-  Task task;
-
-  /// This rank has nothing more to do for it.
-  bool is_settled() const { return state == State::begun ? task.wait().is_last : state == State::finished; }
-};
-
-/// A number that another rank will change.
-struct Awaited {
-  const std::atomic<std::uint64_t>* number = nullptr;
-  std::uint64_t seen = 0;
-  SliceCounters* counters = nullptr;  ///< not null: `number` is their `finished`; see nap()
-  bool sums = false;                  ///< see nap()
-
-  bool has_changed() const { return number == nullptr || number->load(std::memory_order_acquire) != seen; }
-};
-
 /// The ranks announce their calls in order, each on its own segment, and finish them in order. A short call
 /// is done as soon as all ranks have announced it, because the data comes with the descriptor. A long call
 /// then runs its algorithm. While it only waits for the other ranks' parts, the next call runs. No function
 /// waits: advance() does what can be done now. Used under the engine's lock.
-///
-/// If the ranks share cores, each look at all other ranks, and each wake-up, would be paid by every rank. So
-/// the ranks count their arrivals. The last rank to arrive does a short call for all ranks, or opens a long
-/// one, and only then wakes the ranks that wait: a call takes one turn of each rank, and the first rank's
-/// segment has the sums. Of many ranks few sum, and only those are woken to do so: see do_few_sum().
+/// What depends on whether the ranks share cores is in Arrival.
 class Team {
  public:
   /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Team.
@@ -103,7 +67,7 @@ class Team {
   void wake_up();
   /// Whether the first call's data is too long to travel with descriptors.
   bool awaits_long_call() const {
-    return announced_ != finished_ && running(finished_).shown > always_short_;
+    return announced_ != finished_ && running(finished_).shown > arrival_->always_short;
   }
   /// Whether awaited() names counters on which a caller may nap, unless the number has changed.
   bool can_nap() const;
@@ -130,10 +94,6 @@ class Team {
   static constexpr std::uint64_t kTogether = kCallsAhead / 2;
 
   int size() const { return static_cast<int>(slots_.size()); }
-  /// Whether two numbers of descriptors are of the same call of the slot.
-  static bool same_place(std::uint64_t one, std::uint64_t other) {
-    return static_cast<std::uint32_t>(one) == static_cast<std::uint32_t>(other);
-  }
   Running& running(std::uint64_t place) { return running_[(place - first_) % kCallsAhead]; }
   const Running& running(std::uint64_t place) const { return running_[(place - first_) % kCallsAhead]; }
   /// Short calls that finish in one poll finish at one time, because reading a clock takes a tenth of their
@@ -144,44 +104,22 @@ class Team {
   }
   void announce(const OperationSpec& spec, bool behind_others);
   void announce_more();
-  enum class Announced { not_yet, by_all, otherwise };
-  Announced poll_descriptors(Running& running) const;
-  Announced poll_announcements(Running& running) const;
   bool is_agreed(Running& running, Operation* operation, bool& moved);
-  void arrive(Running& running, bool is_private);
-  bool is_summed_by_few(const Running& running) const;
-  bool may_be_needed(const Running& running) const;
-  bool take_short_call(Running& running) const;
-  void collect_changes(Call& call);
   bool step(Running& running, Operation* operation, bool& moved);
-  int owner_of(const Running& running) const;
-  std::uint64_t shares(const Running& running) const;
-  bool is_named(const Running& running) const;
-  bool is_shared_out(const Running& running) const;
   void stop_writing();
   void publish_done();
   void begin_algorithm(Running& running);
   bool is_short(const Running& running) const;
   bool reach_memory(Running& running, Operation* operation);
   bool is_still_shared(const Running& running) const;
-  bool has_come(const Wait& wait) const;
-  void finish_short_call(Running& running);
-  void finish_short_call_for_all(Running& running, std::span<const void* const> shown);
   void prefault_short();
   void prefault_pieces(std::uint64_t bytes);
-  std::byte* result_of(const Running& running) const;
-  void take_result(const Running& running) const;
   void fail(Operation* operation, int rank, const std::string& why);
   void close();
   void release(const std::vector<bool>& lost);
 
   const int rank_;
-  const int shared_cores_;
-  const bool few_sum_;  ///< see do_few_sum()
-  const bool sums_;     ///< this rank may sum for all: see is_summing_rank()
-  /// The longest data that always travels with the descriptor. Ranks that share cores copy all short data, so
-  /// that all ranks know which calls are short before they read the descriptors.
-  const std::uint64_t always_short_;
+  const std::unique_ptr<Arrival> arrival_;
   std::vector<transport::LocalPeer*> local_peers_;
   ExecutorListener& listener_;
   Segment* segment_;
@@ -203,9 +141,8 @@ class Team {
   Clock::time_point now_;
   bool is_short_data_there_ = false;     ///< see prefault_short()
   std::uint64_t piece_bytes_there_ = 0;  ///< see prefault_pieces()
-  bool changed_ = false;
-  bool has_opened_ = false;  ///< as Call::has_opened
-  int idle_polls_ = 0;       ///< polls in which nothing moved, since the last tell()
+  Published published_;
+  int idle_polls_ = 0;  ///< polls in which nothing moved, since the last tell()
   bool failed_ = false;
   std::array<Running, kCallsAhead> running_;
 };

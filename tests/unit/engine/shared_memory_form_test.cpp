@@ -115,10 +115,14 @@ class Host {
         if (bytes > 0) std::memcpy(copy.data(), call.input, bytes);
         shown[static_cast<std::size_t>(call.rank)] = copy.data();
       }
-      for (engine::shared_memory::Call& call : calls) finish_short(call, shown);
+      for (engine::shared_memory::Call& call : calls) {
+        call.from = shown;
+        finish_short(call);
+      }
       return true;
     }
     std::vector<std::uint64_t> pieces(calls.size(), 0), done(calls.size(), 0);
+    engine::shared_memory::Published published;
     std::vector<engine::shared_memory::Task> tasks;
     for (std::size_t r = 0; r < calls.size(); ++r) {
       engine::shared_memory::Call& call = calls[r];
@@ -135,11 +139,11 @@ class Host {
       if (way >= Way::in_place_in_turns) {
         call.cores = 2;
         call.counters = &slots[0]->shares[0];
-        call.piece_counters = slots[0]->piece_shares;
       }
       if (way == Way::by_shares) call.shares = 3;
       call.done = &done[r];
       call.pieces = &pieces[r];
+      call.published = &published;
       tasks.push_back(run(call));
     }
     for (bool moved = true; moved;) {

@@ -1,6 +1,6 @@
 // Ranks that share cores: they count their arrivals, the last one works for all, or opens a call or piece for
-// those that sum (SliceCounters in engine/shared_memory/slice_counters.hpp, Team::arrive() and
-// reduce_staged_by_shares() in engine/shared_memory), and those that nap or sleep are woken
+// those that sum (SliceCounters in engine/shared_memory/slice_counters.hpp, SharedCores in shared_cores.cpp
+// and reduce_staged_by_shares() in engine/shared_memory), and those that nap or sleep are woken
 // (engine/shared_memory/nap.hpp, Team::tell()).
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// How ranks announce calls and reuse their descriptors: Team::announce() and Team::poll_descriptors()
-// (engine/shared_memory/announcements.cpp), over CommSlot::descriptors (engine/shared_memory/segment.hpp). No
-// rank writes a descriptor that another rank may still read.
+// How ranks announce calls and reuse their descriptors: Team::announce() and Arrival::poll()
+// (engine/shared_memory/announcements.cpp, own_cores.cpp), over CommSlot::descriptors
+// (engine/shared_memory/segment.hpp). No rank writes a descriptor that another rank may still read.
 #include <gtest/gtest.h>
 
 #include <vector>
