@@ -98,7 +98,10 @@ Peers start_peers(const Settings& settings) {
     if (peer == nullptr) {
       fmt::print(out, "{}", wrapped(reason, kTerminalWidth, "# ", "# "));
     } else {
-      fmt::print(out, "# {}: {} over {}\n", name, peer->library(), peer->transport());
+      const std::string settings = peer->settings().empty() ? "" : ", " + peer->settings();
+      fmt::print(out, "{}",
+                 wrapped(fmt::format("{}: {} over {}{}", name, peer->library(), peer->transport(), settings),
+                         kTerminalWidth, "# ", "# "));
       peers.push_back(std::move(peer));
     }
   }
@@ -270,8 +273,8 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
   bench
       ->add_option(
           "--against", raw.against,
-          "What to measure beside kolo: gloo, openmpi, mpich, limit (the machine's memory), exchange "
-          "(TCP's, sums nothing)")
+          "What to measure beside kolo: gloo, openmpi, mpich, today's openmpi5, mpich5, intelmpi, oneccl "
+          "(scripts/peers-of-today), limit (the machine's memory), exchange (TCP's, sums nothing)")
       ->type_name("LIST");
   bench
       ->add_option("--wire", raw.wire,

@@ -38,6 +38,8 @@ std::string row_line(const Row& row) {
   nlohmann::ordered_json json;
   json["type"] = row.what.kind == Kind::rewrite ? "rewrite" : "result";
   json["library"] = row.library;
+  if (!row.version.empty()) json["version"] = row.version;
+  if (!row.settings.empty()) json["settings"] = row.settings;
   json["collective"] = name_of(row.what.kind);
   json["algorithm"] = row.algorithm;
   json["transport"] = row.transport;

@@ -13,16 +13,32 @@
 #include <stdexcept>
 
 #include "bench/processes.hpp"
+#include "bench/sizes.hpp"
 
 namespace kolo::bench {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array<PeerKind, 5> kPeers = {{
+constexpr std::string_view kToday = "-D KOLO_PEERS=FOLDER (scripts/peers-of-today makes it)";
+
+constexpr std::array<PeerKind, 9> kPeers = {{
     {"gloo", "peer_gloo", "", "libgloo-dev", "tcp", "private"},
-    {"openmpi", "peer_openmpi", "mpirun.openmpi", "openmpi-bin libopenmpi-dev", "", "private"},
-    {"mpich", "peer_mpich", "mpirun.mpich", "mpich libmpich-dev", "", "private"},
+    {"openmpi", "peer_openmpi", "mpirun.openmpi", "openmpi-bin libopenmpi-dev", "", "private",
+     "--allow-run-as-root --oversubscribe", "--mca pml ob1 --mca btl vader,self",
+     "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"},
+    {"mpich", "peer_mpich", "mpirun.mpich", "mpich libmpich-dev", "", "private", "", "",
+     "MPIR_CVAR_NOLOCAL=1 UCX_TLS=tcp,self UCX_NET_DEVICES=lo"},
+    {"openmpi5", "peer_openmpi5", "peers/openmpi5/bin/mpirun", kToday, "", "private",
+     "--allow-run-as-root --map-by :OVERSUBSCRIBE",
+     "--mca pml ob1 --mca btl sm,self --mca coll_sm_priority 100",
+     "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"},
+    {"mpich5", "peer_mpich5", "peers/mpich5/bin/mpiexec", kToday, "shm", "private"},
+    {"intelmpi", "peer_intelmpi", "peers/intelmpi/bin/mpiexec", kToday, "shm", "private",
+     "I_MPI_ROOT={0} FI_PROVIDER_PATH={0}/lib/libfabric"},
+    {"oneccl", "peer_oneccl", "peers/oneccl/bin/mpiexec", kToday, "shm", "private",
+     "I_MPI_ROOT={0} FI_PROVIDER_PATH={0}/lib/libfabric LD_LIBRARY_PATH={0}/lib CCL_LOG_LEVEL=error",
+     "CCL_ATL_TRANSPORT=mpi CCL_WORKER_OFFLOAD=0"},
     {"limit", "peer_limit", "", "", "memory", "shared"},
     {"exchange", "peer_exchange", "", "", "tcp", "private"},
 }};
@@ -30,47 +46,8 @@ constexpr std::array<PeerKind, 5> kPeers = {{
 constexpr auto kStartLimit = 60s;
 constexpr auto kOrderLimit = 300s;
 
-struct Launch {
-  std::vector<std::vector<std::string>> commands;
-  std::vector<std::pair<std::string, std::string>> environment;
-};
-
-// How each library is started: with the best settings for the transport, otherwise with its defaults.
-Launch launch_of(const PeerKind& kind, const std::string& program, int ranks, const std::string& transport,
-                 const std::string& socket, const std::string& folder) {
-  const std::string n = std::to_string(ranks);
-  const bool tcp = transport == "tcp";
-  Launch launch;
-  if (kind.name == "gloo") {
-    for (int rank = 0; rank < ranks; ++rank) {
-      launch.commands.push_back({program, socket, std::to_string(rank), n, folder});
-    }
-  } else if (kind.name == "limit" || kind.name == "exchange") {  // these programs fork their ranks
-    launch.commands.push_back({program, socket, n});
-  } else if (kind.name == "openmpi") {
-    std::vector<std::string> command = {std::string(kind.starter),
-                                        "--allow-run-as-root",
-                                        "--oversubscribe",
-                                        "-n",
-                                        n,
-                                        "--mca",
-                                        "pml",
-                                        "ob1",
-                                        "--mca",
-                                        "btl",
-                                        tcp ? "tcp,self" : "vader,self"};
-    if (tcp) command.insert(command.end(), {"--mca", "btl_tcp_if_include", "lo"});
-    command.insert(command.end(), {program, socket});
-    launch.commands.push_back(command);
-  } else {
-    launch.commands.push_back({std::string(kind.starter), "-n", n, program, socket});
-    if (tcp) {
-      launch.environment = {{"MPIR_CVAR_NOLOCAL", "1"}, {"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}};
-    }
-  }
-  return launch;
-}
-
+/// The settings of a library whose ranks one starter starts: the best for the transport, otherwise its
+/// defaults.
 std::string unguessable_name() {
   std::random_device random;
   return fmt::format("kolo-bench-{}-{:08x}{:08x}", ::getpid(), random(), random());
@@ -102,17 +79,14 @@ const PeerKind* find_peer_kind(std::string_view name) noexcept {
 
 std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::string& transport,
                                   std::string& reason) {
-  const std::string program = (std::filesystem::path(program_path()).parent_path() / kind.program).string();
-  const bool startable = kind.starter.empty() || find_program(std::string(kind.starter));
-  if (!startable || !find_program(program)) {
-    const std::string where = kind.packages.empty() ? "" : fmt::format(" and {}", kind.packages);
-    const std::string remedy =
-        startable ? fmt::format(
-                        "{} is not beside this kolo; run bin/kolo of a build folder that was made with "
-                        "-D KOLO_BENCH=ON{}",
-                        kind.program, where)
-                  : fmt::format("install {} and build kolo again", kind.packages);
-    reason = fmt::format("{} is not here: {}", kind.name, remedy);
+  const std::filesystem::path here = std::filesystem::path(program_path()).parent_path();
+  const std::string program = here / kind.program, n = std::to_string(ranks);
+  std::string starter(kind.starter);
+  if (starter.find('/') != std::string::npos) starter = here / starter;
+  if (!find_program(program) || !(starter.empty() || find_program(starter))) {
+    reason = fmt::format(
+        "{} is not here: it needs bin/kolo of a build folder that was made with -D KOLO_BENCH=ON{}{}",
+        kind.name, kind.packages.empty() ? "" : " and ", kind.packages);
     return nullptr;
   }
   try {
@@ -120,14 +94,33 @@ std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::st
     peer->name_ = kind.name;
     peer->transport_ = kind.transport.empty() ? transport : kind.transport;
     peer->memory_ = kind.memory;
+    peer->settings_ = peer->transport_ == "tcp" ? kind.over_tcp : kind.in_memory;
     peer->output_ = UniqueFd(::memfd_create("kolo-bench-peer", MFD_CLOEXEC));
     const std::string socket = unguessable_name();
     const UniqueFd listener = listen_on(socket);
     const ScratchFolder folder;
-    const Launch launch = launch_of(kind, program, ranks, transport, socket, folder.path);
-    for (const auto& command : launch.commands) {
-      const pid_t child = start_process(command, peer->output_.get(), launch.environment);
-      if (child < 0) throw std::runtime_error("cannot start " + command[0]);
+    // Words with "=" are variables, the others options of the starter.
+    std::vector<std::string> command = {starter}, variables;
+    const std::string home = std::filesystem::path(starter).parent_path().parent_path();
+    const std::string needed = fmt::format(fmt::runtime(kind.needed), home);
+    for (const std::string_view text : {std::string_view(needed), std::string_view(peer->settings_)}) {
+      for (const std::string_view word : split(text, ' ')) {
+        if (!word.empty()) (word.find('=') == word.npos ? command : variables).emplace_back(word);
+      }
+    }
+    std::vector<std::vector<std::string>> commands;
+    if (!starter.empty()) {
+      command.insert(command.end(), {"-n", n, program, socket});
+      commands.push_back(command);
+    } else if (kind.name == "gloo") {
+      for (int rank = 0; rank < ranks; ++rank)
+        commands.push_back({program, socket, std::to_string(rank), n, folder.path});
+    } else {  // these programs fork their ranks
+      commands.push_back({program, socket, n});
+    }
+    for (const auto& one : commands) {
+      const pid_t child = start_process(one, peer->output_.get(), variables);
+      if (child < 0) throw std::runtime_error("cannot start " + one[0]);
       peer->children_.push_back(child);
     }
     if (peer->meet(listener.get(), ranks, reason)) return peer;

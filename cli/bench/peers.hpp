@@ -18,10 +18,15 @@ namespace kolo::bench {
 struct PeerKind {
   std::string_view name;       ///< "openmpi"
   std::string_view program;    ///< its program, in the folder of kolo's own program
-  std::string_view starter;    ///< program in PATH that starts its ranks; empty: kolo bench itself
-  std::string_view packages;   ///< packages to install if it is missing; empty: it comes with the benchmarks
+  std::string_view starter;    ///< program that starts its ranks; in PATH, or with a "/" in the same folder;
+                               ///< empty: kolo bench itself
+  std::string_view packages;   ///< what it needs; empty: it comes with the benchmarks
   std::string_view transport;  ///< its only transport; empty: it can use any
   std::string_view memory;     ///< memory that it uses: "private" or "shared"
+  // Options of the starter, and variables (NAME=value):
+  std::string_view needed = {};     ///< for any start; {0} is the folder above the starter's
+  std::string_view in_memory = {};  ///< its best settings for shared memory; empty: its defaults
+  std::string_view over_tcp = {};   ///< its best settings for TCP
 };
 
 std::span<const PeerKind> peer_kinds() noexcept;
@@ -44,6 +49,7 @@ class Peer {
   const std::string& library() const noexcept { return library_; }  ///< with its version
   const std::string& transport() const noexcept { return transport_; }
   const std::string& memory() const noexcept { return memory_; }
+  const std::string& settings() const noexcept { return settings_; }  ///< that it was started with, if any
 
   /// One sample for each of its algorithms; none if it cannot run the case or has failed.
   std::vector<Sample> measure(const Order& order);
@@ -62,6 +68,7 @@ class Peer {
   std::string library_;
   std::string transport_;
   std::string memory_;
+  std::string settings_;
   std::string failure_;
   std::vector<Line> lines_;  // by rank
   std::vector<pid_t> children_;

@@ -45,16 +45,15 @@ bool wait_for_all(std::vector<pid_t>& processes, std::chrono::milliseconds timeo
 }  // namespace
 
 pid_t start_process(const std::vector<std::string>& command, int output,
-                    const std::vector<std::pair<std::string, std::string>>& environment) {
-  std::vector<std::string> variables;
+                    const std::vector<std::string>& variables) {
+  std::vector<std::string> environment(variables);
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (!belongs_to_a_job(*entry)) variables.emplace_back(*entry);
+    if (!belongs_to_a_job(*entry)) environment.emplace_back(*entry);
   }
-  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   // All allocations happen before the fork.
   std::vector<char*> arguments, settings;
   for (const auto& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-  for (const auto& variable : variables) settings.push_back(const_cast<char*>(variable.c_str()));
+  for (const auto& variable : environment) settings.push_back(const_cast<char*>(variable.c_str()));
   arguments.push_back(nullptr);
   settings.push_back(nullptr);
 

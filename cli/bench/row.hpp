@@ -25,6 +25,8 @@ struct Row {
   double busbw = 0;    ///< GB/s
   std::uint64_t wrong = 0;
   Deviation deviation = {};
+  std::string version = {};   ///< of a peer: as it tells it
+  std::string settings = {};  ///< of a peer: with which it was started
 };
 
 Row make_row(const std::string& library, const std::string& transport, const std::string& memory,

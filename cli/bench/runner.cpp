@@ -181,6 +181,8 @@ class Runner {
       if (fastest == nullptr) continue;
       others.back() =
           make_row(peers_[i]->name(), peers_[i]->transport(), peers_[i]->memory(), what, *fastest);
+      others.back()->version = peers_[i]->library();
+      others.back()->settings = peers_[i]->settings();
       json_.write(row_line(*others.back()));
       wrong_ += fastest->wrong;
     }

@@ -41,7 +41,7 @@ std::string bandwidth(const Row& row, double value) {
 const cli::Column kSize{"size", "", 11};
 const cli::Column kAlgorithm{"algorithm", "", kNameWidth + 2, true};
 const cli::Column kTime{"time", "us", 8};
-const cli::Column kUncertainty{"mean", "+-", 8, false, 4};
+const cli::Column kUncertainty{"mean", "+-", 8, false, 5};
 const cli::Column kWrong{"wrong", "", 6};
 
 std::vector<cli::Column> rounded_columns() {
@@ -77,11 +77,12 @@ std::vector<cli::Column> plain_columns() {
 /// Without room for their times, peers keep the ratios.
 std::vector<cli::Column> compared_columns(const std::vector<std::string>& peers) {
   std::vector<cli::Column> columns = {
-      kSize, kAlgorithm, kTime, {"mean", "us", 8, false, 1}, kUncertainty, {"p99", "us", 8, false, 3},
+      kSize, kAlgorithm, kTime, {"mean", "us", 8, false, 2}, kUncertainty, {"p99", "us", 8, false, 4},
       kWrong};
+  columns[1].detail = 1;
   for (const std::string& peer : peers) {
     const std::size_t width = std::max<std::size_t>(8, peer.size() + 1);
-    columns.push_back({peer, "us", width, false, 2});
+    columns.push_back({peer, "us", width, false, 3});
     columns.push_back({peer, "/kolo", width});
   }
   return columns;

