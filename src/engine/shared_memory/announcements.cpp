@@ -15,6 +15,13 @@ std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
   return (call << 32 | ((place + 1) & 0xffffffff)) & ~CallDescriptor::kBehindOthers;
 }
 
+/// Whether private data longer than `kShortBytes` travels beside the descriptor: between such calls no rank
+/// waits. A call that its caller waits for, and to which all ranks contribute, is faster in slices.
+bool is_eager(const Running& running, bool behind_others) {
+  const bool is_from_one = running.call.shape->form.input == schedule::Held::all_at_root;
+  return running.shown <= kDescriptorBytes && (behind_others || is_from_one);
+}
+
 }  // namespace
 
 void Team::announce(const OperationSpec& spec, bool behind_others) {
@@ -55,7 +62,9 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
     is_shared = descriptor.memory[0].region != 0 && descriptor.memory[1].region != 0;
     if (!is_shared) descriptor.memory[0] = descriptor.memory[1] = {};
   }
-  if (bytes > 0 && bytes <= kDescriptorBytes && !is_shared) {
+  const bool is_beside =
+      running.shown <= arrival_->always_short || (!is_shared && is_eager(running, behind_others));
+  if (bytes > 0 && is_beside) {
     std::byte* content = running.content_of(rank_);
     if (bytes > CallDescriptor::kInline) prefault_short();
     if (bytes > arrival_->always_short && size() > 2) {
@@ -66,10 +75,13 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
   }
   descriptor.number.store(running.number | (behind_others ? CallDescriptor::kBehindOthers : 0),
                           std::memory_order_release);
-  const bool may_put_down = arrival_->announced(running) && finished_ + 1 == announced_;
-  if (!may_put_down || bytes == 0 || is_shared) return;
+  arrival_->announced(running);
+  if (bytes == 0 || is_beside || is_shared || finished_ + 1 != announced_) return;
+  // This rank's data must pass through the segments, so this rank puts down the first piece before the others
+  // need it: that saves a wait.
   call.inputs.clear();
   call.outputs.clear();
+  call.owner = -1;
   begin_algorithm(running);
 }
 
@@ -88,14 +100,17 @@ bool Team::is_agreed(Running& running, Operation* operation, bool& moved) {
   return false;
 }
 
-/// Whether each rank has put its contribution on its segment. All ranks get the same result, because all see
-/// the same descriptors.
+/// Whether each rank has put its contribution beside its descriptor. All ranks get the same result, because
+/// all see the same descriptors.
 bool Team::is_short(const Running& running) const {
   if (running.shown <= arrival_->always_short) return true;
-  if (running.shown > kDescriptorBytes) return false;
   for (int r = 0; r < size(); ++r) {
-    if (running.call.shape->shown_bytes(r) > 0 && running.descriptor_of(r).memory[0].region != 0)
-      return false;
+    const CallDescriptor& descriptor = running.descriptor_of(r);
+    // Relaxed: Arrival::poll() has acquired it.
+    const std::uint64_t number = descriptor.number.load(std::memory_order_relaxed);
+    const bool is_beside =
+        descriptor.memory[0].region == 0 && is_eager(running, (number & CallDescriptor::kBehindOthers) != 0);
+    if (running.call.shape->shown_bytes(r) > 0 && !is_beside) return false;
   }
   return true;
 }

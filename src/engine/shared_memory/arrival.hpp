@@ -85,9 +85,8 @@ class Arrival {
   /// The longest data that always travels with the descriptor.
   const std::uint64_t always_short;
 
-  /// This rank has announced the call. Returns whether it puts down what must pass through the segments
-  /// before the others have announced the call.
-  virtual bool announced(Running& running) const;
+  /// This rank has announced the call.
+  virtual void announced(Running& running) const;
   /// Whether all ranks have announced the call, as far as this rank must know. `otherwise`: the rank
   /// `announced_ranks` has announced another call.
   virtual Announced poll(Running& running) const;

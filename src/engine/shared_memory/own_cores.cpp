@@ -7,9 +7,8 @@
 
 namespace kolo::engine::shared_memory {
 
-bool Arrival::announced(Running& running) const {
+void Arrival::announced(Running& running) const {
   running.call.published->changed = true;
-  return false;
 }
 
 /// Stops at `running.announced_ranks`, the first rank that has not announced the call, or has announced

@@ -26,17 +26,19 @@ Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
     call.publish(call.slot->done, call.number);
     co_return;
   }
-  co_await Wait{&CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) show(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     if (t + 1 < pieces) {
-      if (t > 0) co_await Wait{&CommSlot::reduced, before + t};  // piece t - 1 has been read
+      // The other half has been read: piece t - 1, or the last piece of the call before.
+      co_await (t > 0 ? Wait{&CommSlot::reduced, before + t} : Wait{&CommSlot::done, call.number - 1});
       show(t + 1);
     }
     co_await Wait{&CommSlot::staged, before + t + 1};
     read(t, (before + t) % 2);
     call.publish(call.slot->reduced, before + t + 1);
   }
+  // The last piece but one has been read: the next call begins in its half, without a wait.
+  if (pieces > 1) co_await Wait{&CommSlot::reduced, before + pieces - 1};
   call.publish(call.slot->done, call.number);
 }
 

@@ -124,12 +124,14 @@ Task reduce_staged(Call& call) {
     call.show(stage + behind * element, data + behind * element, (slices.count - behind) * element, false);
     call.publish(call.slot->staged, before + t + 1);
   };
-  co_await Wait{&CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) put_down(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     const std::size_t half = (before + t) % 2;
     const Slices slices = slices_of(t);
-    if (t + 1 < pieces) put_down(t + 1);
+    if (t + 1 < pieces) {
+      if (t == 0) co_await Wait{&CommSlot::done, call.number - 1};  // the other half is free
+      put_down(t + 1);
+    }
     co_await Wait{&CommSlot::staged, before + t + 1};
     reduce_slice(call, t * piece, slices, half);
     call.publish(call.slot->reduced, before + t + 1);

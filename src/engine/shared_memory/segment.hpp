@@ -25,7 +25,7 @@ inline constexpr std::uint32_t kCallsAhead = 16;
 inline constexpr std::uint32_t kDescriptors = 2 * kCallsAhead;
 /// Data up to this size always travels with its descriptor.
 inline constexpr std::size_t kShortBytes = 1024;
-/// Private data up to this size also travels with its descriptor.
+/// Private data up to this size also does, unless ranks wait for it in slices: see is_eager().
 inline constexpr std::size_t kDescriptorBytes = 4096;
 /// The longest piece in which longer data moves from private memory to private memory. There are two pieces:
 /// one is written while the other is read.

@@ -28,9 +28,8 @@ class SharedCores final : public Arrival {
   SharedCores(int rank, int size, int cores)
       : Arrival(kDescriptorBytes), size_(size), cores_(cores), sums_(may_sum(rank)) {}
 
-  /// No rank is woken before the last one has arrived. A rank that puts its first piece down before the
-  /// others need it saves a turn.
-  bool announced(Running& running) const override {
+  /// No rank is woken before the last one has arrived.
+  void announced(Running& running) const override {
     Call& call = running.call;
     call.counters = &call.slots.front()->shares[running.place % kDescriptors];
     call.cores = cores_;
@@ -47,7 +46,6 @@ class SharedCores final : public Arrival {
       call.counters->open(running.place);
       call.wake(*call.counters, is_short);
     }
-    return !is_short;
   }
 
   /// A rank that works for all, or reads other ranks' memory, looks at all descriptors. For any other rank it

@@ -143,9 +143,10 @@ bool Team::step(Running& running, Operation* operation, bool& moved) {
   while (true) {
     const bool done = running.task.done();
     const bool waits = !done && running.lacking().number != nullptr;
-    // Ranks that share cores may have begun the call before they know that all have made the same one.
-    if (!running.is_agreed && (!waits || running.works_for_all) && !is_agreed(running, operation, moved))
-      return false;
+    // A rank may have begun the call before it knows that all have made the same one. While it waits, it
+    // polls for that too, unless ranks share cores: see Arrival.
+    const bool polls = !waits || running.works_for_all || call.counters == nullptr;
+    if (polls && !running.is_agreed && !is_agreed(running, operation, moved)) return false;
     if (waits) return false;
     // If this rank was stopped, it may have read what its peers wrote after they had given up, and memory
     // that they have freed may no longer be mapped. A rank that finishes a share has checked that.

@@ -12,40 +12,57 @@ namespace {
 
 using enum Order;
 
+/// Calls in a row, each in so many pieces.
 struct Pieces {
   Order staged = release;
   Order reduced = release;
+  Order done = release;
   bool waits_for_readers = true;
-  int pieces = 3;
+  bool waits_for_calls = true;  ///< before the second piece, for the ends of the calls before
+  bool waits_at_end = true;     ///< for the readers of the last piece but one
+  std::vector<int> calls = {3};
 };
 
 struct PieceLane {
   Cell staged;
   Cell reduced;
+  Cell done;
   std::vector<Cell> halves;
 };
 
 PieceLane make_lane(World& world, const std::string& rank) {
   return {world.cell(rank + "'s staged"),
           world.cell(rank + "'s reduced"),
+          world.cell(rank + "'s done"),
           {world.cell(rank + "'s half 0"), world.cell(rank + "'s half 1")}};
 }
 
 Thread exchange_pieces(World& world, PieceLane mine, PieceLane theirs, Pieces how) {
-  co_await mine.halves[0].write(10);
-  co_await mine.staged.store(1, how.staged);
-  for (int t = 0; t < how.pieces; ++t) {
-    const auto half = static_cast<std::size_t>(t % 2);
-    if (t + 1 < how.pieces) {
-      if (t > 0 && how.waits_for_readers) co_await theirs.reduced.wait_for_at_least(t, acquire);
-      co_await mine.halves[1 - half].write(10 + t + 1);
-      co_await mine.staged.store(t + 2, how.staged);
+  int before = 0;
+  int number = 0;
+  for (const int pieces : how.calls) {
+    ++number;
+    const auto half = [&](int t) { return static_cast<std::size_t>((before + t) % 2); };
+    co_await mine.halves[half(0)].write(10 + before);
+    co_await mine.staged.store(before + 1, how.staged);
+    for (int t = 0; t < pieces; ++t) {
+      if (t + 1 < pieces) {
+        if (t > 0 && how.waits_for_readers) co_await theirs.reduced.wait_for_at_least(before + t, acquire);
+        if (t == 0 && number > 1 && how.waits_for_calls)
+          co_await theirs.done.wait_for_at_least(number - 1, acquire);
+        co_await mine.halves[half(t + 1)].write(10 + before + t + 1);
+        co_await mine.staged.store(before + t + 2, how.staged);
+      }
+      co_await theirs.staged.wait_for_at_least(before + t + 1, acquire);
+      const int read = co_await theirs.halves[half(t)].read();
+      world.require(read == 10 + before + t, "a wrong piece was read");
+      co_await theirs.halves[half(t)].write(read);  // kernels::own_lines()
+      co_await mine.reduced.store(before + t + 1, how.reduced);
     }
-    co_await theirs.staged.wait_for_at_least(t + 1, acquire);
-    const int read = co_await theirs.halves[half].read();
-    world.require(read == 10 + t, "a wrong piece was read");
-    co_await theirs.halves[half].write(read);  // kernels::own_lines()
-    co_await mine.reduced.store(t + 1, how.reduced);
+    if (pieces > 1 && how.waits_at_end)
+      co_await theirs.reduced.wait_for_at_least(before + pieces - 1, acquire);
+    co_await mine.done.store(number, how.done);
+    before += pieces;
   }
 }
 
@@ -64,6 +81,15 @@ TEST(PiecesModel, NoHalfIsWrittenWhileAnotherRankUsesIt) {
   EXPECT_NE(wrong_with_pieces({.staged = relaxed}), "");
   EXPECT_NE(wrong_with_pieces({.reduced = relaxed}), "");
   EXPECT_NE(wrong_with_pieces({.waits_for_readers = false}), "");
+}
+
+TEST(PiecesModel, ACallBeginsInAHalfThatAllRanksHaveRead) {
+  EXPECT_EQ(wrong_with_pieces({.calls = {1, 1, 1}}), "");
+  EXPECT_EQ(wrong_with_pieces({.calls = {2, 1}}), "");
+  EXPECT_EQ(wrong_with_pieces({.calls = {1, 2}}), "");
+  EXPECT_NE(wrong_with_pieces({.waits_at_end = false, .calls = {2, 1}}), "");
+  EXPECT_NE(wrong_with_pieces({.waits_for_calls = false, .calls = {1, 2}}), "");
+  EXPECT_NE(wrong_with_pieces({.done = relaxed, .calls = {1, 2}}), "");
 }
 
 /// Three ranks, two shares. The rank without a share reads the sums of the other two ranks.
