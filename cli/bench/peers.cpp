@@ -12,6 +12,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "base/cores.hpp"
 #include "bench/processes.hpp"
 #include "bench/sizes.hpp"
 
@@ -30,9 +31,8 @@ constexpr std::array<PeerKind, 9> kPeers = {{
     {"mpich", "peer_mpich", "mpirun.mpich", "mpich libmpich-dev", "", "private", "", "",
      "MPIR_CVAR_NOLOCAL=1 UCX_TLS=tcp,self UCX_NET_DEVICES=lo"},
     {"openmpi5", "peer_openmpi5", "peers/openmpi5/bin/mpirun", kToday, "", "private",
-     "--allow-run-as-root --map-by :OVERSUBSCRIBE",
-     "--mca pml ob1 --mca btl sm,self --mca coll_sm_priority 100",
-     "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"},
+     "--allow-run-as-root --map-by :OVERSUBSCRIBE", "--mca pml ob1 --mca btl sm,self",
+     "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo", " --mca coll_sm_priority 100"},
     {"mpich5", "peer_mpich5", "peers/mpich5/bin/mpiexec", kToday, "shm", "private"},
     {"intelmpi", "peer_intelmpi", "peers/intelmpi/bin/mpiexec", kToday, "shm", "private",
      "I_MPI_ROOT={0} FI_PROVIDER_PATH={0}/lib/libfabric"},
@@ -94,7 +94,9 @@ std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::st
     peer->name_ = kind.name;
     peer->transport_ = kind.transport.empty() ? transport : kind.transport;
     peer->memory_ = kind.memory;
-    peer->settings_ = peer->transport_ == "tcp" ? kind.over_tcp : kind.in_memory;
+    const bool tcp = peer->transport_ == "tcp";
+    peer->settings_ = tcp ? kind.over_tcp : kind.in_memory;
+    if (!tcp && ranks <= usable_cores().count()) peer->settings_ += kind.own_core;
     peer->output_ = UniqueFd(::memfd_create("kolo-bench-peer", MFD_CLOEXEC));
     const std::string socket = unguessable_name();
     const UniqueFd listener = listen_on(socket);

@@ -27,6 +27,7 @@ struct PeerKind {
   std::string_view needed = {};     ///< for any start; {0} is the folder above the starter's
   std::string_view in_memory = {};  ///< its best settings for shared memory; empty: its defaults
   std::string_view over_tcp = {};   ///< its best settings for TCP
+  std::string_view own_core = {};   ///< further ones for shared memory, if each rank has a core
 };
 
 std::span<const PeerKind> peer_kinds() noexcept;
