@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/arithmetic.hpp"
+#include "base/core_loss.hpp"
 #include "base/cores.hpp"
 #include "engine/relax.hpp"
 
@@ -24,12 +25,7 @@ constexpr std::chrono::microseconds kShortestBurst{50};
 constexpr std::chrono::microseconds kLongestBurst{1000};
 constexpr std::chrono::microseconds kOld{100};  // age of an operation that its caller does not drive
 constexpr int kMostBusy = 8;
-constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
-constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
-// A napping rank learns of messages, and of the end of a peer, only after this time.
-constexpr std::chrono::nanoseconds kLongestNap = std::chrono::milliseconds(10);
-constexpr int kPollsBetweenLooks = 64;
-constexpr int kSpinsBetweenYields = 16;
+constexpr int kPollsBetweenLooks = 64;  // at the clock, and at what a poll takes a system call for
 
 /// The first allocation of a thread gives it an arena. glibc lets a thread without one use no other, so the
 /// memory that out_of_memory() frees could not help it.
@@ -55,6 +51,14 @@ void Driver::enter(std::unique_lock<std::mutex>& lock) const {
   entering_.fetch_sub(1, std::memory_order_relaxed);
 }
 
+/// How a thread that waits for a condition variable takes the lock again.
+struct Driver::Entrance {
+  const Driver& driver;
+  std::unique_lock<std::mutex>& held;
+  void lock() { driver.enter(held); }
+  void unlock() { held.unlock(); }
+};
+
 void Driver::start() {
   thread_ = ServiceThread([this] { progress_thread(); });
 }
@@ -78,7 +82,9 @@ bool Driver::run_until(std::unique_lock<std::mutex>& lock, const Deadline& deadl
     } else {
       ++waiting_callers_;
       if (role_ == Role::progress_thread) kick();
-      changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
+      Entrance entrance{*this, lock};
+      changed_.wait_for(entrance,
+                        std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
       --waiting_callers_;
       // The driver may have left meanwhile.
       const bool is_last = is_free() && waiting_callers_ == 0;
@@ -109,12 +115,7 @@ void Driver::progress_thread() {
   take_arena();
   const DefaultArithmetic arithmetic;
   auto lock = enter();
-  struct {
-    const Driver& driver;
-    std::unique_lock<std::mutex>& held;
-    void lock() { driver.enter(held); }
-    void unlock() { held.unlock(); }
-  } entrance{*this, lock};
+  Entrance entrance{*this, lock};
   std::uint64_t seen = 0;  // of left_behind_
   bool look_again = false;
   auto burst = kShortestBurst;
@@ -180,60 +181,58 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
   // While large messages stream over a network, the wire sets the pace. A driver that spins for each packet
   // burns a core and finishes no sooner. Spinning is for short messages.
   std::uint64_t streamed_before = driven_.bytes_streamed();
-  bool streaming = false;
-  bool overslept = false;  // the last sleep timed out: a peer that is so late may stay late for longer
-  Clock::time_point idle_since{};
-  int polls = 0;
-  int busy_polls = 0;
-  int spins = 0;
+  Backoff::Wait wait;
+  unsigned polls = 0;
+  unsigned moves = 0;
   while (!stop()) {
-    const bool moved = driven_.poll(!options_.polls_are_free || ++polls % kPollsBetweenLooks == 0);
-    if (moved && !is_wanted()) {
-      idle_since = {};
-      overslept = false;
-      if (++busy_polls % kPollsBetweenLooks != 0) continue;
-      driven_.tick();
-      if (deadline.passed()) break;
-      continue;
-    }
+    const bool moved = driven_.poll(!backoff_.polls_are_free() || ++polls % kPollsBetweenLooks == 0);
+    const bool is_wanted = this->is_wanted();
+    if (moved) wait = {};
+    if (moved && !is_wanted && ++moves % kPollsBetweenLooks != 0) continue;
+    const auto now = Clock::now();
+    if (now - last_tick_ >= Backoff::kHousekeeping && !keep_house(now, deadline)) break;
     if (stop()) break;
-    if (is_wanted()) {
+    if (is_wanted) {
       lock.unlock();
       std::this_thread::yield();
       lock.lock();
       continue;
     }
-    const auto now = Clock::now();
-    if (idle_since == Clock::time_point{}) {
-      idle_since = now;
+    if (moved) continue;
+    if (!wait.has_begun()) {
+      wait.begin = now;
       const std::uint64_t before = std::exchange(streamed_before, driven_.bytes_streamed());
-      streaming = before != streamed_before;
+      wait.streams = before != streamed_before;
     }
-    // Another waiting caller needs the lock to see that its operation is done.
-    auto spin = waiting_callers_ == 0 ? options_.spin : std::min(options_.spin, kSpinBesideCallers);
-    const bool has_neighbour = yield_.is_costly(now);
-    const bool yields_always = options_.ranks_a_core > 1 || !options_.polls_are_free;
-    if (has_neighbour) {
-      // If a poll is a system call, or comes after a yield, sleeping costs little more.
-      spin = yields_always ? Clock::duration::zero()
-                           : std::min(spin, spin_beside_neighbour_.longest(now, driven_.awaits_long_call()));
+    const auto step =
+        !has_caller() ? Backoff::Step::sleep : backoff_.next(wait, now, {core_loss(now), driven_.can_nap()});
+    switch (step) {
+      case Backoff::Step::look:
+        leave_shared_core();
+        [[fallthrough]];
+      case Backoff::Step::poll:
+      case Backoff::Step::pause:
+        relax();
+        continue;
+      case Backoff::Step::yield:
+        std::this_thread::yield();
+        continue;
+      case Backoff::Step::nap:
+      case Backoff::Step::sleep:
+        break;
     }
-    const bool naps = has_caller() && !overslept && driven_.can_nap();
-    if (!naps && !streaming && !overslept && now - idle_since < spin && has_caller()) {
-      // The peer may have been put on this very core: yield, or this rank waits for it until it sleeps. If a
-      // poll is a system call anyway, yielding costs little more.
-      const bool is_time = ++spins % kSpinsBetweenYields == 0;
-      if (is_time && deadline.passed()) break;
-      if (is_time && options_.ranks_a_core == 1) leave_shared_core();
-      if (yields_always || (is_time && !has_neighbour)) yield_();
-      relax();
-      continue;
-    }
-    driven_.tick();
-    if (stop() || deadline.passed()) break;
-    overslept = !sleep(lock, deadline, idle_since, naps);
-    idle_since = {};
+    if (last_tick_ != now && !keep_house(now, deadline)) break;
+    if (stop()) break;
+    wait.overslept = !sleep(lock, deadline, wait.begin, step == Backoff::Step::nap);
+    wait.begin = {};
   }
+}
+
+/// Returns whether there is time left.
+bool Driver::keep_house(Clock::time_point now, const Deadline& deadline) {
+  last_tick_ = now;
+  driven_.tick();
+  return !deadline.passed();
 }
 
 /// Two ranks that wait for each other run so little that the scheduler may leave them on one core while
@@ -242,7 +241,7 @@ void Driver::leave_shared_core() {
   const int core = sched_getcpu();
   if (!driven_.shares_core(core)) return;
   const auto now = Clock::now();
-  if (now - last_move_ < kBetweenMoves) return;
+  if (now - last_move_ < Backoff::kBetweenMoves) return;
   last_move_ = now;
   leave_core(core);
 }
@@ -259,7 +258,7 @@ bool Driver::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     lock.unlock();
     bool has_changed = false;
     if (naps) {
-      has_changed = driven_.nap(std::min<std::chrono::nanoseconds>(kLongestNap, deadline.left()));
+      has_changed = driven_.nap(std::min<std::chrono::nanoseconds>(Backoff::kLongestNap, deadline.left()));
     } else {
       sources = driven_.sleep(timeout_ms);
     }

@@ -12,8 +12,7 @@
 
 #include "base/deadline.hpp"
 #include "base/service_thread.hpp"
-#include "engine/measured_yield.hpp"
-#include "engine/spin_beside_neighbour.hpp"
+#include "engine/backoff.hpp"
 
 namespace kolo::engine {
 
@@ -38,8 +37,6 @@ class Driven {
   /// Returns the sources of news, for woken(), after interrupt() or the time. One thread at a time.
   virtual std::span<const std::uint32_t> sleep(int timeout_ms) = 0;
   virtual void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) = 0;
-  /// Whether the call that a thread waits for takes longer than the wake-up of a peer.
-  virtual bool awaits_long_call() const = 0;
   /// Whether a thread that waits may nap: nothing but one number in shared memory must be watched meanwhile.
   virtual bool can_nap() const = 0;
   /// Returns false if the number has changed: then nap() does not follow. woken() follows in any case.
@@ -52,12 +49,6 @@ class Driven {
   virtual void out_of_memory() = 0;
 };
 
-struct DriverOptions {
-  std::chrono::nanoseconds spin{};  ///< how long to poll before sleeping
-  int ranks_a_core = 1;             ///< where it is more, ranks yield between polls
-  bool polls_are_free = true;       ///< no poll takes a system call
-};
-
 /// Owns the lock of what it drives. The first thread that waits becomes the driver until its own wait is
 /// over. The other waiting threads sleep until it hands over. While no thread waits, the progress thread
 /// drives.
@@ -65,8 +56,7 @@ class Driver {
  public:
   using Stop = std::function<bool()>;
 
-  Driver(Driven& driven, const DriverOptions& options)
-      : driven_(driven), options_(options), yield_(options.ranks_a_core) {}
+  Driver(Driven& driven, const Backoff& backoff) : driven_(driven), backoff_(backoff) {}
   /// Starts the progress thread.
   void start();
   /// Under the lock: lets the progress thread end. join() follows.
@@ -100,22 +90,24 @@ class Driver {
  private:
   enum class Role { none, caller, progress_thread };
 
+  struct Entrance;
   void enter(std::unique_lock<std::mutex>& lock) const;
   void drive(Role role, std::unique_lock<std::mutex>& lock, const Deadline& deadline, const Stop& stop);
   void drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const Stop& stop);
   bool sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Clock::time_point idle_since,
              bool naps);
+  bool keep_house(Clock::time_point now, const Deadline& deadline);
   void leave_shared_core();
   void progress_thread();
 
   Driven& driven_;
-  const DriverOptions options_;
+  const Backoff& backoff_;
   mutable std::mutex mutex_;
   // Number of threads that want mutex_. Relaxed: a hint, the mutex orders.
   mutable std::atomic<int> entering_{0};
-  std::condition_variable changed_;   // see notify_waiting(), or the driver has left
-  std::condition_variable_any idle_;  // for the progress thread
-  Role role_ = Role::none;            // of the thread that drives
+  std::condition_variable_any changed_;  // see notify_waiting(), or the driver has left
+  std::condition_variable_any idle_;     // for the progress thread
+  Role role_ = Role::none;               // of the thread that drives
   int waiting_callers_ = 0;
   bool sleeping_ = false;
   bool woken_ = false;             // since the driver fell asleep
@@ -124,8 +116,7 @@ class Driver {
   std::uint64_t left_behind_ = 0;  // how often callers have left work to the progress thread
   Clock::time_point last_driven_ = Clock::now();
   Clock::time_point last_move_;  // to another core
-  MeasuredYield yield_;
-  SpinBesideNeighbour spin_beside_neighbour_;
+  Clock::time_point last_tick_ = Clock::now();
   ServiceThread thread_;
 };
 

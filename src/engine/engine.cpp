@@ -19,9 +19,10 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
              static_cast<PeersListener&>(*this), memory_),
       detector_(rank, peers_.size(), options_.timeout, options_.heartbeat, peers_),
       groups_(rank, peers_, *this),
-      driver_(*this, {options_.spin, options_.ranks_a_core, !peers_.has_descriptors()}),
+      backoff_({options_.spin, options_.ranks_a_core, !peers_.has_descriptors()}),
+      driver_(*this, backoff_),
       schedules_(rank, is_timed_, peers_, memory_, *this),
-      shared_memory_(options_.ranks_a_core, groups_, driver_, peers_, *this) {
+      shared_memory_(backoff_, groups_, driver_, peers_, *this) {
   driver_.start();
 }
 

@@ -153,7 +153,6 @@ class Engine final : private Driven,
   bool prepare_to_sleep() override;
   std::span<const std::uint32_t> sleep(int timeout_ms) override { return peers_.wait(timeout_ms); }
   void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) override;
-  bool awaits_long_call() const override { return shared_memory_.awaits_long_call(); }
   bool can_nap() const override { return are_links_quiet() && shared_memory_.waits_alone(active_.size()); }
   bool prepare_to_nap() override;
   bool nap(std::chrono::nanoseconds longest) override { return shared_memory_.nap(longest); }
@@ -188,6 +187,7 @@ class Engine final : private Driven,
   FailureDetector detector_;
   Mailbox mailbox_;
   Groups groups_;
+  const Backoff backoff_;
   Driver driver_;
   ScheduleExecutor schedules_;
   SharedMemoryExecutor shared_memory_;

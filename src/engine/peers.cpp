@@ -246,13 +246,13 @@ void Peers::read_all(const Peer& peer, std::uint64_t most) {
 
 bool Peers::shares_core(int core) {
   if (segment_ == nullptr) return false;
-  const auto place = static_cast<std::uint32_t>(core + 1);
-  segment_->core.store(place, std::memory_order_relaxed);
-  return std::any_of(peers_.begin(), peers_.begin() + rank_, [&](const auto& peer) {
+  const std::uint32_t here = shared_memory::Segment::place_of(core);
+  segment_->core.store(here + 1, std::memory_order_relaxed);
+  return std::ranges::any_of(peers_, [&](const auto& peer) {
     transport::LocalPeer* local_peer = peer->link.endpoint().local_peer();
     if (local_peer == nullptr) return false;
-    const auto& segment = shared_memory::Segment::in(local_peer->segment());
-    return segment.core.load(std::memory_order_relaxed) == place;
+    const auto there = shared_memory::Segment::in(local_peer->segment()).core.load(std::memory_order_relaxed);
+    return there == here || (there == here + 1 && peer->link.peer() < rank_);
   });
 }
 

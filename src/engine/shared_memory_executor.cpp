@@ -1,6 +1,6 @@
 #include "engine/shared_memory_executor.hpp"
 
-#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "engine/relax.hpp"
@@ -9,11 +9,6 @@
 namespace kolo::engine {
 namespace {
 
-// Polls before an operation is left to wait(): some two microseconds, or turns of the other ranks on this
-// core.
-constexpr int kInitialPolls = 100;
-constexpr int kInitialPollsOversubscribed = 20;
-constexpr int kEagerPolls = 10;
 constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take some microseconds
 
 class SharedMemoryOperation final : public Operation {
@@ -30,24 +25,22 @@ std::shared_ptr<Operation> SharedMemoryExecutor::make(std::weak_ptr<Engine> owne
   return std::make_shared<SharedMemoryOperation>(std::move(owner));
 }
 
-/// Polls up to `polls` times, until a poll returns true; returns whether one did. Stops early if another
-/// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
-/// polls they only read the number that they wait for.
+/// Polls until a poll returns true, or as often as a wait does that reads no clock; returns whether a poll
+/// did. Stops early if another thread wants the lock. Ranks that share a core take turns on it and find their
+/// caches cold, so between two polls they only read the number that they wait for.
 template <typename Poll>
-bool SharedMemoryExecutor::poll_until(const shared_memory::Team& team, int polls, Poll once) {
+bool SharedMemoryExecutor::poll_first(const shared_memory::Team& team, Poll once) {
   shared_memory::Awaited awaited;
-  for (int i = 0; i < polls; ++i) {
-    if (oversubscribed_ && i > 0) {
-      if (yield_.is_costly(Clock::now())) return false;
-      yield_();
-    }
-    if (!oversubscribed_ && i > kEagerPolls) relax();
+  for (int i = 0;; ++i) {
+    const auto step = backoff_.first(i);
+    if (step == Backoff::Step::sleep) return false;
+    if (step == Backoff::Step::pause) relax();
+    if (step == Backoff::Step::yield) std::this_thread::yield();
     if (driver_.is_wanted()) return false;
     if (!awaited.has_changed()) continue;
     if (once()) return true;
-    if (oversubscribed_) awaited = team.awaited();
+    if (backoff_.shares_cores()) awaited = team.awaited();
   }
-  return false;
 }
 
 /// The peers are often about to make the same call. A call that is not long may then be over before an
@@ -56,21 +49,22 @@ bool SharedMemoryExecutor::try_immediate(const OperationSpec& spec) {
   if (spec.prepared->shape.most_shown > kImmediateBytes) return false;
   shared_memory::Team& team = *spec.team();
   team.begin_immediate(spec);
-  return poll_until(team, oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls,
-                    [&] { return team.try_immediate(); });
+  return poll_first(team, [&] { return team.try_immediate(); });
 }
 
 /// Many calls are over so soon that reading a clock is not worth its cost.
 void SharedMemoryExecutor::begin(Operation& operation, bool waits_now) {
   shared_memory::Team& team = *operation.spec().team();
   team.begin(operation, waits_now);
-  int polls = oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls;
-  if (!waits_now || !driver_.is_free()) polls = 1;
-  if (!waits_now && !team.wants_poll()) polls = 0;
-  poll_until(team, polls, [&] {
+  const auto once = [&] {
     team.advance();
     return operation.done();
-  });
+  };
+  if (waits_now && driver_.is_free()) {
+    poll_first(team, once);
+  } else if ((waits_now || team.wants_poll()) && !driver_.is_wanted()) {
+    once();
+  }
   if (operation.done()) return;
   if (waits_now) team.tell();  // else the progress thread does, once the caller has started all its calls
   operation.start_clock();
@@ -83,11 +77,6 @@ bool SharedMemoryExecutor::advance() {
     if (group->team->is_busy()) moved = group->team->advance() || moved;
   }
   return moved;
-}
-
-bool SharedMemoryExecutor::awaits_long_call() const {
-  return std::any_of(groups_.in_memory().begin(), groups_.in_memory().end(),
-                     [](const Group* group) { return group->team->awaits_long_call(); });
 }
 
 bool SharedMemoryExecutor::advance_and_tell() {

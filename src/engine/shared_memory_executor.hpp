@@ -6,23 +6,19 @@
 #include <memory>
 #include <vector>
 
+#include "engine/backoff.hpp"
 #include "engine/driver.hpp"
 #include "engine/executor.hpp"
 #include "engine/group.hpp"
-#include "engine/measured_yield.hpp"
 
 namespace kolo::engine {
 
 class SharedMemoryExecutor final : public Executor {
  public:
   /// The references outlive the executor.
-  SharedMemoryExecutor(int ranks_a_core, const Groups& groups, const Driver& driver, Peers& peers,
+  SharedMemoryExecutor(const Backoff& backoff, const Groups& groups, const Driver& driver, Peers& peers,
                        ExecutorListener& listener)
-      : Executor(peers, listener),
-        oversubscribed_(ranks_a_core > 1),
-        groups_(groups),
-        driver_(driver),
-        yield_(ranks_a_core) {}
+      : Executor(peers, listener), backoff_(backoff), groups_(groups), driver_(driver) {}
 
   bool try_immediate(const OperationSpec& spec) override;
   std::shared_ptr<Operation> make(std::weak_ptr<Engine> owner) override;
@@ -32,8 +28,6 @@ class SharedMemoryExecutor final : public Executor {
   bool advance();
   /// Does what can be done now and wakes the ranks that sleep; returns whether anything moved.
   bool advance_and_tell();
-  /// Whether the first call of some group has data too long to travel with descriptors.
-  bool awaits_long_call() const;
   /// The engine's ranks for which groups wait.
   std::vector<int> awaited_peers() const;
   /// Ends all calls: when it returns, no living rank touches their memory.
@@ -54,13 +48,12 @@ class SharedMemoryExecutor final : public Executor {
 
  private:
   template <typename Poll>
-  bool poll_until(const shared_memory::Team& team, int polls, Poll once);
+  bool poll_first(const shared_memory::Team& team, Poll once);
   Group* group_to_wait_on(std::size_t operations) const;
 
-  const bool oversubscribed_;
+  const Backoff& backoff_;
   const Groups& groups_;
   const Driver& driver_;
-  MeasuredYield yield_;
   shared_memory::Awaited napping_on_;  // while the driver naps
 };
 

@@ -96,10 +96,12 @@ struct Segment {
     return *std::launder(reinterpret_cast<Segment*>(memory.data()));
   }
 
+  static std::uint32_t place_of(int core) { return 2 * static_cast<std::uint32_t>(core + 1); }
+
   /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
   /// in `Peers::announce_sleep()`, one in `Team::tell()`.
   alignas(64) std::atomic<std::uint32_t> asleep;
-  std::atomic<std::uint32_t> core;  ///< 1 + the core on which this rank last waited. Relaxed: a hint
+  std::atomic<std::uint32_t> core;  ///< place_of() this rank's core, plus 1 while it waits. Relaxed: a hint
   /// This rank may be writing in other ranks' memory. The writer stores 1, then loads `closed` of all ranks.
   /// The owner of the memory stores `closed`, then loads `writing` of all ranks. All four are sequentially
   /// consistent, so at least one side sees the other's store. 0 is stored with release: an owner that loads

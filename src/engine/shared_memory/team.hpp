@@ -65,10 +65,6 @@ class Team {
   /// Before a sleep that only a doorbell ends, and after it; see SliceCounters::sleeping.
   void fall_asleep();
   void wake_up();
-  /// Whether the first call's data is too long to travel with descriptors.
-  bool awaits_long_call() const {
-    return announced_ != finished_ && running(finished_).shown > arrival_->always_short;
-  }
   /// Whether awaited() names counters on which a caller may nap, unless the number has changed.
   bool can_nap() const;
   /// Ranks whose announcement, or whose progress, the first call lacks.

@@ -33,7 +33,7 @@ class PlayedWork final : public engine::Driven {
     polling_thread = std::this_thread::get_id();
     return on_poll ? on_poll() : false;
   }
-  void tick() override { log += 't'; }
+  void tick() override { ++ticks; }
   bool has_work() const override { return work; }
   std::optional<Clock::time_point> oldest_start() const override { return oldest; }
   std::uint64_t bytes_streamed() const override { return streamed += streams; }
@@ -56,7 +56,6 @@ class PlayedWork final : public engine::Driven {
     is_asleep = false;
     return news;
   }
-  bool awaits_long_call() const override { return false; }
   bool can_nap() const override { return may_nap; }
   bool prepare_to_nap() override {
     log += 'n';
@@ -94,6 +93,7 @@ class PlayedWork final : public engine::Driven {
   std::vector<std::uint32_t> news;
   int slept_ms = 0;
   int core_checks = 0;
+  int ticks = 0;
   bool may_nap = false;
   bool has_changed = true;
   std::chrono::nanoseconds napped{};
@@ -126,7 +126,8 @@ class DriverTest : public testing::Test {
 };
 
 TEST_F(DriverTest, PollsUntilItsCallerIsDone) {
-  engine::Driver driver(work, {.spin = kLong});
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
   end_at_poll(3);
   EXPECT_TRUE(run(driver));
   EXPECT_EQ(work.log, "ppp");
@@ -134,49 +135,55 @@ TEST_F(DriverTest, PollsUntilItsCallerIsDone) {
 }
 
 TEST_F(DriverTest, DoesNotDriveBehindTheDeadline) {
-  engine::Driver driver(work, {});
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
   EXPECT_FALSE(run(driver, Deadline::after(0ns)));
   EXPECT_EQ(work.log, "");
 }
 
 TEST_F(DriverTest, NapsInsteadOfSpinning) {
-  engine::Driver driver(work, {.spin = kLong});
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
   work.may_nap = true;
   end_at_poll(2);
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(work.log, "ptnw0p");
+  EXPECT_EQ(work.log, "pnw0p");
   EXPECT_EQ(work.napped, 10ms);
 }
 
 TEST_F(DriverTest, SleepsAfterANapInVain) {
-  engine::Driver driver(work, {.spin = kLong});
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
   work.may_nap = true;
   work.has_changed = false;
   work.news = {7};
   end_at_poll(3);
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(work.log, "ptnw0ptaw1p");
+  EXPECT_EQ(work.log, "pnw0paw1p");
 }
 
 TEST_F(DriverTest, DoesNotNapIfTheNumberHasChanged) {
-  engine::Driver driver(work, {.spin = kLong});
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
   work.may_nap = true;
   work.is_quiet = false;
   end_at_poll(2);
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(work.log, "ptnw0p");
+  EXPECT_EQ(work.log, "pnw0p");
   EXPECT_EQ(work.napped, 0ns);
 }
 
 TEST_F(DriverTest, SleepsAfterAPollInVainIfItMayNotSpin) {
-  engine::Driver driver(work, {});
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
   end_at_poll(2);
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(work.log, "ptaw0p");
+  EXPECT_EQ(work.log, "paw0p");
 }
 
 TEST_F(DriverTest, SpinsThroughManyPollsBeforeItSleeps) {
-  engine::Driver driver(work, {.spin = kLong, .ranks_a_core = 4});
+  engine::Backoff backoff({.longest_spin = kLong, .ranks_a_core = 4});
+  engine::Driver driver(work, backoff);
   end_at_poll(160);
   EXPECT_TRUE(run(driver));
   EXPECT_EQ(work.log.find('a'), std::string::npos);
@@ -185,7 +192,8 @@ TEST_F(DriverTest, SpinsThroughManyPollsBeforeItSleeps) {
 
 TEST_F(DriverTest, LooksForAnotherCoreWhileItSpinsUnlessRanksShareCores) {
   for (const int ranks_a_core : {1, 4}) {
-    engine::Driver driver(work, {.spin = kLong, .ranks_a_core = ranks_a_core});
+    engine::Backoff backoff({.longest_spin = kLong, .ranks_a_core = ranks_a_core});
+    engine::Driver driver(work, backoff);
     end_at_poll(17);
     done = false;
     EXPECT_TRUE(run(driver));
@@ -194,51 +202,57 @@ TEST_F(DriverTest, LooksForAnotherCoreWhileItSpinsUnlessRanksShareCores) {
 }
 
 TEST_F(DriverTest, EveryPollMakesSystemCallsIfSomePollNeedsThem) {
-  engine::Driver driver(work, {.spin = kLong, .polls_are_free = false});
+  engine::Backoff backoff({.longest_spin = kLong, .polls_are_free = false});
+  engine::Driver driver(work, backoff);
   end_at_poll(3);
   EXPECT_TRUE(run(driver));
   // It also sleeps between two polls if another program wants the core.
-  EXPECT_TRUE(std::regex_match(work.log, std::regex("P(taw0)?P(taw0)?P"))) << work.log;
+  EXPECT_TRUE(std::regex_match(work.log, std::regex("P(aw0)?P(aw0)?P"))) << work.log;
 }
 
 TEST_F(DriverTest, DoesNotSpinWhileTheNetworkStreams) {
-  engine::Driver driver(work, {.spin = kLong});
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
   work.streams = true;
   end_at_poll(2);
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(work.log, "ptaw0p");
+  EXPECT_EQ(work.log, "paw0p");
 }
 
 TEST_F(DriverTest, DoesNotSpinAfterASleepWithoutNews) {
-  engine::Driver driver(work, {.spin = kLong});
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
   work.streams = true;
   work.on_sleep = [this] { work.streams = false; };
   end_at_poll(3);
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(work.log, "ptaw0ptaw0p");
+  EXPECT_EQ(work.log, "paw0paw0p");
 }
 
 TEST_F(DriverTest, SpinsAgainAfterNews) {
-  engine::Driver driver(work, {.spin = kLong});
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
   work.streams = true;
   work.news = {7};
   work.on_sleep = [this] { work.streams = false; };
   end_at_poll(4);
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(work.log, "ptaw1ppp");
+  EXPECT_EQ(work.log, "paw1ppp");
 }
 
 TEST_F(DriverTest, PollsAgainWithoutASleepIfThereIsSomethingToDo) {
-  engine::Driver driver(work, {});
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
   work.is_quiet = false;
   work.on_sleep = [] { ADD_FAILURE() << "it slept"; };
   end_at_poll(2);
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(work.log, "ptaw0p");
+  EXPECT_EQ(work.log, "paw0p");
 }
 
 TEST_F(DriverTest, SleepsShortlyOnlyWhileAnOperationIsInFlight) {
-  engine::Driver driver(work, {});
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
   end_at_poll(2);
   EXPECT_TRUE(run(driver));
   EXPECT_EQ(work.slept_ms, 1000);
@@ -249,19 +263,31 @@ TEST_F(DriverTest, SleepsShortlyOnlyWhileAnOperationIsInFlight) {
   EXPECT_EQ(work.slept_ms, 20);
 }
 
-TEST_F(DriverTest, ChecksDeadlinesWhileDataMoves) {
-  engine::Driver driver(work, {});
-  work.on_poll = [this, polls = 0]() mutable {
-    done = ++polls == 130;
-    return true;
-  };
+TEST_F(DriverTest, ChecksDeadlinesWhileDataMovesWhileItSpinsAndBeforeASleep) {
+  for (const bool moves : {true, false}) {
+    engine::Backoff backoff({.longest_spin = kLong});
+    engine::Driver driver(work, backoff);
+    work.ticks = 0;
+    done = false;
+    work.on_poll = [&] {
+      done = work.ticks > 1;
+      return moves;
+    };
+    EXPECT_TRUE(run(driver));
+    EXPECT_EQ(work.log.find('a'), std::string::npos);
+  }
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
+  work.ticks = 0;
+  end_at_poll(2);
+  done = false;
+  work.on_sleep = [this] { EXPECT_GT(work.ticks, 0); };
   EXPECT_TRUE(run(driver));
-  EXPECT_EQ(std::ranges::count(work.log, 't'), 2);
-  EXPECT_EQ(work.log.find('a'), std::string::npos);
 }
 
 TEST_F(DriverTest, PollOncePollsOnceAndDoesNotSleep) {
-  engine::Driver driver(work, {});
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
   driver.poll_once();
   EXPECT_EQ(work.log, "p");
   const auto lock = driver.enter();
@@ -270,7 +296,8 @@ TEST_F(DriverTest, PollOncePollsOnceAndDoesNotSleep) {
 }
 
 TEST_F(DriverTest, ALackOfMemoryIsReportedUnderTheLock) {
-  engine::Driver driver(work, {});
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
   bool was_locked = false;
   work.on_sleep = [&] {
     done = true;
@@ -282,13 +309,14 @@ TEST_F(DriverTest, ALackOfMemoryIsReportedUnderTheLock) {
     return done;
   }));
   EXPECT_TRUE(was_locked);
-  EXPECT_EQ(work.log, "pta!");
+  EXPECT_EQ(work.log, "pa!");
   driver.kick();
   EXPECT_EQ(work.interrupts, 0) << "it no longer counts as asleep";
 }
 
 TEST_F(DriverTest, AKickWakesASleepingDriverOnce) {
-  engine::Driver driver(work, {});
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
   driver.kick();
   EXPECT_EQ(work.interrupts, 0);
   work.waits_for_interrupt = true;
@@ -305,7 +333,8 @@ TEST_F(DriverTest, AKickWakesASleepingDriverOnce) {
 }
 
 TEST_F(DriverTest, ADriverThatSpinsLetsOtherThreadsIn) {
-  engine::Driver driver(work, {.spin = kLong});
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
   std::atomic<bool> is_spinning = false;
   work.on_poll = [&] {
     is_spinning = true;
@@ -320,8 +349,48 @@ TEST_F(DriverTest, ADriverThatSpinsLetsOtherThreadsIn) {
   spinner.join();
 }
 
+/// Each poll finds another thread that wants the lock.
+TEST_F(DriverTest, TheDeadlineHoldsWhileOtherThreadsKeepComing) {
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
+  std::vector<std::thread> others;
+  work.on_poll = [&] {
+    others.emplace_back([&] { driver.enter(); });
+    while (!driver.is_wanted()) std::this_thread::yield();
+    return false;
+  };
+  EXPECT_FALSE(run(driver, Deadline::after(10ms)));
+  EXPECT_GT(work.ticks, 0);
+  for (std::thread& other : others) other.join();
+}
+
+TEST_F(DriverTest, AWaitingThreadIsLetInByADriverThatSpins) {
+  engine::Backoff backoff({.longest_spin = kLong});
+  engine::Driver driver(work, backoff);
+  std::atomic<bool> is_over = false;
+  bool waits = false;
+  std::thread second;
+  work.on_poll = [&] {
+    if (!second.joinable()) {
+      second = std::thread([&] {
+        auto lock = driver.enter();
+        driver.run_until(lock, Deadline::never(), [&] { return std::exchange(waits, true) && is_over; });
+        done = true;
+      });
+    }
+    if (waits) {
+      is_over = true;
+      driver.notify_waiting();
+    }
+    return false;
+  };
+  EXPECT_TRUE(run(driver));
+  second.join();
+}
+
 TEST_F(DriverTest, AWaitingThreadTakesOverWhenTheDriverIsDone) {
-  engine::Driver driver(work, {});
+  engine::Backoff backoff({});
+  engine::Driver driver(work, backoff);
   work.waits_for_interrupt = true;
   std::thread first([&] { run(driver); });
   work.wait_until_asleep();
@@ -370,7 +439,8 @@ class ProgressThreadTest : public DriverTest {
     driver.join();
   }
 
-  engine::Driver driver{work, {}};
+  engine::Backoff backoff{{}};
+  engine::Driver driver{work, backoff};
 };
 
 TEST_F(ProgressThreadTest, DrivesWhatCallersLeaveBehind) {
