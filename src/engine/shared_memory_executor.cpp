@@ -118,12 +118,13 @@ bool SharedMemoryExecutor::prepare_to_nap(std::size_t operations) {
   Group* const group = group_to_wait_on(operations);
   if (group == nullptr) return false;  // Driven::tick() has ended its call
   group->team->tell();
+  interrupted_.store(false, std::memory_order_relaxed);
   napping_on_ = group->team->awaited();
   return napping_on_.counters != nullptr;
 }
 
 bool SharedMemoryExecutor::nap(std::chrono::nanoseconds longest) {
-  shared_memory::nap(*napping_on_.counters, napping_on_.seen, longest, napping_on_.sums);
+  shared_memory::nap(*napping_on_.counters, napping_on_.seen, longest, napping_on_.sums, interrupted_);
   return napping_on_.has_changed();
 }
 
@@ -138,7 +139,7 @@ void SharedMemoryExecutor::woken() {
 
 bool SharedMemoryExecutor::interrupt() {
   if (napping_on_.counters == nullptr) return false;
-  shared_memory::wake_nappers(*napping_on_.counters);
+  shared_memory::interrupt_nap(*napping_on_.counters, interrupted_);
   return true;
 }
 

@@ -1,6 +1,7 @@
 // SharedMemoryExecutor: the operations that the ranks of a host carry out in shared memory, in all groups.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -54,7 +55,8 @@ class SharedMemoryExecutor final : public Executor {
   const Backoff& backoff_;
   const Groups& groups_;
   const Driver& driver_;
-  shared_memory::Awaited napping_on_;  // while the driver naps
+  shared_memory::Awaited napping_on_;     // while the driver naps
+  std::atomic<bool> interrupted_{false};  // the nap
 };
 
 }  // namespace kolo::engine

@@ -27,12 +27,14 @@ struct alignas(64) SliceCounters {
   std::atomic<std::uint64_t> arrived;
   /// What the last rank to arrive has computed for all. Written before its share is finished.
   std::byte result[kResultBytes];
-  /// Number of ranks that sleep until `finished` changes: see engine/shared_memory/nap.hpp.
-  std::atomic<std::uint32_t> napping;
+  /// Rung for the ranks that sleep until `finished` changes, and their number: see
+  /// engine/shared_memory/nap.hpp.
+  std::atomic<std::uint32_t> bell;
+  std::atomic<std::uint16_t> napping;
   /// Number of ranks that sleep until a peer rings, and wait for `finished`. A rank that has changed
   /// `finished` looks for sleeping ranks only if there is one here. Relaxed: the fences are those of
   /// `Segment::asleep`, and wake_nappers() has the publisher's.
-  std::atomic<std::uint32_t> sleeping;
+  std::atomic<std::uint16_t> sleeping;
 
   static std::uint64_t none_of(std::uint64_t place) { return (place + 1) * kMost; }
   /// Returns whether this rank is the last of `ranks`. It calls open() next.
@@ -60,7 +62,7 @@ struct alignas(64) SliceCounters {
     return count_on(finished, none_of(place), none_of(place) + count) == count - 1;
   }
 
-  /// Relaxed: the other ranks learn through the store that they may use it.
+  /// Relaxed: the other ranks learn through the store that they may use it. The bell goes on.
   void clear() {
     for (std::atomic<std::uint64_t>* number : {&taken, &finished, &arrived})
       number->store(0, std::memory_order_relaxed);

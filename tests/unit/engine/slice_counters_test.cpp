@@ -1,10 +1,14 @@
 #include "engine/shared_memory/slice_counters.hpp"
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "engine/shared_memory/nap.hpp"
 
 namespace kolo::engine::shared_memory {
 namespace {
@@ -46,6 +50,45 @@ TEST(SliceCounters, OneRankIsTheLastToArriveAndOpensTheCall) {
     EXPECT_TRUE(shares.finish_one(place, 1));
     EXPECT_TRUE(shares.is_finished(place, 1));
     EXPECT_FALSE(shares.is_open(place + 32)) << "of the next call that uses the counters";
+  }
+}
+
+// Without the promise each of these would last an hour.
+TEST(SliceCounters, ANapEndsForAnInterruptThatCameFirst) {
+  SliceCounters counters{};
+  std::atomic<bool> interrupted = false;
+  interrupt_nap(counters, interrupted);
+  nap(counters, counters.finished, std::chrono::hours(1), false, interrupted);
+  EXPECT_EQ(counters.napping, 0);
+}
+
+TEST(SliceCounters, ANapEndsForAnInterruptAtAnyTime) {
+  SliceCounters counters{};
+  std::atomic<bool> interrupted = false;
+  for (int i = 0; i < 2000; ++i) {
+    interrupted = false;
+    std::atomic<bool> begins = false;
+    std::thread napper([&] {
+      begins = true;
+      nap(counters, counters.finished, std::chrono::hours(1), i % 2 == 0, interrupted);
+    });
+    while (!begins) std::this_thread::yield();
+    for (int spin = 0; spin < i % 64 * 10; ++spin) interrupted.load();
+    interrupt_nap(counters, interrupted);
+    napper.join();
+  }
+}
+
+TEST(SliceCounters, ANapEndsWhenTheNumberChanges) {
+  SliceCounters counters{};
+  const std::atomic<bool> interrupted = false;
+  nap(counters, counters.finished + 1, std::chrono::hours(1), false, interrupted);  // it has changed already
+  for (std::uint64_t place = 0; place < 200; ++place) {
+    const std::uint64_t seen = counters.finished;
+    std::thread napper([&] { nap(counters, seen, std::chrono::hours(1), false, interrupted); });
+    counters.open(place);
+    wake_nappers(counters);
+    napper.join();
   }
 }
 

@@ -166,30 +166,50 @@ TEST(ArrivalsModel, TwoHalvesAreEnoughForPiecesWithOneWait) {
 struct Naps {
   Order sleeper_fence = seq_cst;
   Order waker_fence = seq_cst;
+  Order look_at_bell = acquire;
+  bool looks_at_bell_first = true;
 };
 
-/// The system compares the number and sleeps in one step, so a wake-up after the comparison ends the nap.
-Thread nap_until_finished(Cell finished, Cell napping, Cell wake_up, Naps how) {
+/// As nap(): the system compares the bell and sleeps in one step, so a ring after the look ends the nap.
+Thread nap_until(Cell number, Cell napping, Cell bell, Naps how) {
   co_await napping.fetch_add(1, relaxed);
   co_await fence(how.sleeper_fence);
-  const int seen = co_await finished.load(relaxed);
-  if (seen == 0) co_await wake_up.wait_for_at_least(1, acquire);
+  int rung = how.looks_at_bell_first ? co_await bell.load(how.look_at_bell) : 0;
+  const int seen = co_await number.load(relaxed);
+  if (!how.looks_at_bell_first) rung = co_await bell.load(how.look_at_bell);
+  if (seen == 0) co_await bell.wait_for_at_least(rung + 1, acquire);
 }
 
-Thread finish_and_wake(Cell finished, Cell napping, Cell wake_up, Naps how) {
+Thread finish_and_wake(Cell finished, Cell napping, Cell bell, Naps how) {
   co_await finished.store(1, release);
   co_await fence(how.waker_fence);
   const int sleepers = co_await napping.load(relaxed);
-  if (sleepers > 0) co_await wake_up.fetch_add(1, release);
+  if (sleepers > 0) co_await bell.fetch_add(1, release);
+}
+
+Thread interrupt(Cell interrupted, Cell bell) {
+  co_await interrupted.store(1, relaxed);
+  co_await bell.fetch_add(1, release);
 }
 
 std::string wrong_with_naps(Naps how) {
   return explore([=](World& world) {
            const Cell finished = world.cell("finished");
            const Cell napping = world.cell("napping");
-           const Cell wake_up = world.cell("wake-up");
-           world.run("sleeper", nap_until_finished(finished, napping, wake_up, how));
-           world.run("waker", finish_and_wake(finished, napping, wake_up, how));
+           const Cell bell = world.cell("bell");
+           world.run("sleeper", nap_until(finished, napping, bell, how));
+           world.run("waker", finish_and_wake(finished, napping, bell, how));
+         })
+      .wrong;
+}
+
+std::string wrong_with_interrupt(Naps how) {
+  return explore([=](World& world) {
+           const Cell interrupted = world.cell("interrupted");
+           const Cell napping = world.cell("napping");
+           const Cell bell = world.cell("bell");
+           world.run("sleeper", nap_until(interrupted, napping, bell, how));
+           world.run("other thread", interrupt(interrupted, bell));
          })
       .wrong;
 }
@@ -198,6 +218,14 @@ TEST(ArrivalsModel, NoWakeUpOfANapIsLost) {
   EXPECT_EQ(wrong_with_naps({}), "");
   EXPECT_NE(wrong_with_naps({.sleeper_fence = acq_rel}), "");
   EXPECT_NE(wrong_with_naps({.waker_fence = acq_rel}), "");
+  EXPECT_NE(wrong_with_naps({.looks_at_bell_first = false}), "");
+}
+
+TEST(ArrivalsModel, NoInterruptOfANapIsLost) {
+  EXPECT_EQ(wrong_with_interrupt({}), "");
+  EXPECT_EQ(wrong_with_interrupt({.sleeper_fence = relaxed}), "") << "the bell alone orders it";
+  EXPECT_NE(wrong_with_interrupt({.look_at_bell = relaxed}), "");
+  EXPECT_NE(wrong_with_interrupt({.looks_at_bell_first = false}), "");
 }
 
 struct Sleeps {
