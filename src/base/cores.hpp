@@ -60,14 +60,16 @@ inline void move_to_core(unsigned n) {
   visit_cores(only, mine);
 }
 
-/// Moves the calling thread to another core that it may use, if there is one; it may come back later.
-inline void leave_core(int core) {
+/// Moves the calling thread to a core that it may use and that is not `taken`, if there is one; it may come
+/// back later.
+inline void leave_cores(const cpu_set_t& taken) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
-  if (sched_getaffinity(0, sizeof mine, &mine) != 0 || CPU_COUNT(&mine) < 2) return;
-  cpu_set_t others = mine;
-  CPU_CLR(core, &others);
-  visit_cores(others, mine);
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0) return;
+  cpu_set_t both;
+  CPU_AND(&both, &mine, &taken);
+  CPU_XOR(&both, &both, &mine);
+  if (CPU_COUNT(&both) > 0) visit_cores(both, mine);
 }
 
 }  // namespace kolo

@@ -239,11 +239,13 @@ bool Driver::keep_house(Clock::time_point now, const Deadline& deadline) {
 /// another core idles.
 void Driver::leave_shared_core() {
   const int core = sched_getcpu();
-  if (!driven_.shares_core(core)) return;
+  cpu_set_t taken;
+  CPU_ZERO(&taken);
+  if (!driven_.shares_core(core, taken)) return;
   const auto now = Clock::now();
   if (now - last_move_ < Backoff::kBetweenMoves) return;
   last_move_ = now;
-  leave_core(core);
+  leave_cores(taken);
 }
 
 /// Returns whether there is something to do: else only time has passed.

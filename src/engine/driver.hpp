@@ -1,6 +1,8 @@
 // Driver: decides which thread makes progress, and when that thread spins or sleeps.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -30,8 +32,8 @@ class Driven {
   virtual std::optional<Clock::time_point> oldest_start() const = 0;
   /// Bytes whose pace the network sets.
   virtual std::uint64_t bytes_streamed() const = 0;
-  /// Whether this thread should leave the core to another rank.
-  virtual bool shares_core(int core) = 0;
+  /// Whether this thread should leave the core to another rank. Adds the cores of all ranks to `taken`.
+  virtual bool shares_core(int core, cpu_set_t& taken) = 0;
   /// Returns false if there is something to do: then sleep() does not follow. woken() follows in any case.
   virtual bool prepare_to_sleep() = 0;
   /// Returns the sources of news, for woken(), after interrupt() or the time. One thread at a time.

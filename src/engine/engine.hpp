@@ -149,7 +149,7 @@ class Engine final : private Driven,
   bool has_work() const override { return !active_.empty() || (!are_links_quiet() && peers_.want_write()); }
   std::optional<Clock::time_point> oldest_start() const override;
   std::uint64_t bytes_streamed() const override { return peers_.payload_on_sockets(); }
-  bool shares_core(int core) override { return peers_.shares_core(core); }
+  bool shares_core(int core, cpu_set_t& taken) override { return peers_.shares_core(core, taken); }
   bool prepare_to_sleep() override;
   std::span<const std::uint32_t> sleep(int timeout_ms) override { return peers_.wait(timeout_ms); }
   void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) override;

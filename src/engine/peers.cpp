@@ -244,16 +244,20 @@ void Peers::read_all(const Peer& peer, std::uint64_t most) {
   }
 }
 
-bool Peers::shares_core(int core) {
+bool Peers::shares_core(int core, cpu_set_t& taken) {
   if (segment_ == nullptr) return false;
   const std::uint32_t here = shared_memory::Segment::place_of(core);
   segment_->core.store(here + 1, std::memory_order_relaxed);
-  return std::ranges::any_of(peers_, [&](const auto& peer) {
+  CPU_SET(static_cast<std::size_t>(core), &taken);
+  bool shares = false;
+  for (const auto& peer : peers_) {
     transport::LocalPeer* local_peer = peer->link.endpoint().local_peer();
-    if (local_peer == nullptr) return false;
+    if (local_peer == nullptr) continue;
     const auto there = shared_memory::Segment::in(local_peer->segment()).core.load(std::memory_order_relaxed);
-    return there == here || (there == here + 1 && peer->link.peer() < rank_);
-  });
+    shares = shares || there == here || (there == here + 1 && peer->link.peer() < rank_);
+    if (const std::uint32_t number = there / 2; number > 0) CPU_SET(number - 1, &taken);
+  }
+  return shares;
 }
 
 void Peers::close(Peer& peer) {

@@ -109,8 +109,9 @@ class Peers final : public MonitoredPeers {
   bool woken(std::uint32_t number);
   /// Reads all that has come from the peer, or `most` bytes and a little more.
   void read_all(const Peer& peer, std::uint64_t most);
-  /// Publishes the core of this thread. Whether a lower rank of this host was on the same core, too.
-  bool shares_core(int core);
+  /// Publishes the core of this thread. Whether a peer of this host computes there, or a lower one waits
+  /// there; `taken` gets the cores of all of them.
+  bool shares_core(int core, cpu_set_t& taken);
   /// No byte goes to the peer, or comes from it, any more.
   void close(Peer& peer);
   /// Waits, for at most a second, until what was sent has reached the peers' hosts. If a peer's byte finds

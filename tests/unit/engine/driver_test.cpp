@@ -37,7 +37,7 @@ class PlayedWork final : public engine::Driven {
   bool has_work() const override { return work; }
   std::optional<Clock::time_point> oldest_start() const override { return oldest; }
   std::uint64_t bytes_streamed() const override { return streamed += streams; }
-  bool shares_core(int) override {
+  bool shares_core(int, cpu_set_t&) override {
     ++core_checks;
     return false;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 namespace kolo::test {
@@ -331,9 +332,14 @@ bool Cores::look(int t) {
   if (hinders) longest_beside_peer_ = std::max(longest_beside_peer_, now_ - thread.beside_since);
   if (!leaves || scene_.cores == 1 || now_ - thread.last_move < kBetweenMoves) return false;
   thread.last_move = now_;
-  const int other = static_cast<int>(random() % static_cast<std::uint64_t>(scene_.cores - 1));
+  std::vector<int> free;
+  for (int c = 0; c < scene_.cores; ++c) {
+    const auto ranks = std::span(threads_).first(static_cast<std::size_t>(scene_.ranks));
+    if (std::ranges::none_of(ranks, [&](const Thread& rank) { return rank.place == c; })) free.push_back(c);
+  }
+  if (free.empty()) return false;
   thread.left = kMove;
-  migrate(t, other < thread.core ? other : other + 1);
+  migrate(t, free[random() % free.size()]);
   return true;
 }
 
