@@ -27,15 +27,7 @@ const Algorithm all_gather_bidirectional_ring = {
     .use = "Long parts where a rank can use its links to both neighbours at once: half the ring's rounds",
     .source = kBidirectionalRingSource,
     .parameters = kRingParameters,
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kPartEachStep,
     .objection = ring_objection,
     .generate = generate_all_gather_bidirectional_ring,
 };

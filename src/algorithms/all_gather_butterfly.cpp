@@ -3,7 +3,6 @@
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/butterfly.hpp"
-#include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
@@ -34,15 +33,7 @@ const Algorithm all_gather_butterfly = {
         "Short and middling parts, N with small factors; with degrees, from direct (N) to doubling (2-2-...)",
     .source = kButterflySource,
     .parameters = kButterflyParameters,
-    .closed_form =
-        {
-            .steps = "sum of (d-1) over the degrees d",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {butterfly_steps(spec), (n - 1)};
-            },
-        },
+    .closed_form = kButterflyHalf,
     .objection = butterfly_objection,
     .generate = generate_all_gather_butterfly,
 };

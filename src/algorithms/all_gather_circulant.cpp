@@ -32,15 +32,7 @@ const Algorithm all_gather_circulant = {
         "of "
         "algorithm 2; J. Bruck et al.: Efficient algorithms for all-to-all communications in multiport "
         "message-passing systems, IEEE TPDS 8 (1997), concatenation, with other skips",
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {ceil_log2(n), n - 1};
-            },
-        },
+    .closed_form = kDoublingParts,
     .generate = generate_all_gather_circulant,
 };
 

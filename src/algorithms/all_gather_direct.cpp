@@ -29,15 +29,7 @@ const Algorithm all_gather_direct = {
     .source = "Folklore; linear all-gather",
     .in_shared_memory =
         schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::copy, schedule::Held::own_part},
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kPartEachStep,
     .generate = generate_all_gather_direct,
 };
 

@@ -25,20 +25,10 @@ const Algorithm all_gather_ring = {
     .name = "ring",
     .purpose = "Every part travels once around the ring; each rank talks to its neighbours only",
     .use = "Long parts: neighbours only, every link busy all the time",
-    .source =
-        "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
-        "69 (2009)",
+    .source = kRingSource,
     .parameters = kRingParameters,
     .in_order = ring_in_order,
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kPartEachStep,
     .objection = ring_objection,
     .generate = generate_all_gather_ring,
 };

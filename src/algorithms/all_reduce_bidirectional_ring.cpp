@@ -30,15 +30,7 @@ const Algorithm all_reduce_bidirectional_ring = {
     .use = "Long data where a rank can use its links to both neighbours at once: half the ring's rounds",
     .source = kBidirectionalRingSource,
     .parameters = kRingParameters,
-    .closed_form =
-        {
-            .steps = "2(N-1)",
-            .sent = "2(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {2 * (n - 1), 2 * (n - 1)};
-            },
-        },
+    .closed_form = kPartEachStepTwice,
     .objection = ring_objection,
     .generate = generate_all_reduce_bidirectional_ring,
 };

@@ -36,15 +36,7 @@ const Algorithm all_reduce_direct = {
     .rank_ordered = true,
     .in_shared_memory =
         schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::reduce_for_all, schedule::Held::all},
-    .closed_form =
-        {
-            .steps = "2(N-1)",
-            .sent = "2(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {2 * (n - 1), 2 * (n - 1)};
-            },
-        },
+    .closed_form = kPartEachStepTwice,
     .generate = generate_all_reduce_direct,
 };
 

@@ -12,10 +12,7 @@ const Algorithm all_reduce_k_nomial = {
     .name = "k_nomial",
     .purpose = "Sums travel up a k-nomial tree to rank 0, then the result travels down it",
     .use = "Short data where a message takes long and several can be under way at once",
-    .source =
-        "R. L. Graham, M. Gorentla Venkata, J. Ladd, P. Shamis, I. Rabinovitz, V. Filipov, G. Shainer: "
-        "Cheetah: "
-        "a framework for scalable hierarchical collective operations, CCGrid 2011, k-nomial trees",
+    .source = kKNomialSource,
     .rank_ordered = true,
     .parameters = kRadixParameters,
     .tried = kTriedRadices,

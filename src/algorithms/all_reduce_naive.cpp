@@ -31,15 +31,7 @@ const Algorithm all_reduce_naive = {
     .use = "A few bytes among few ranks: no rank waits for another rank's sum",
     .source = "Folklore; all-gather, then reduce at home",
     .rank_ordered = true,
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1) n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kAllEachStep,
     .generate = generate_all_reduce_naive,
 };
 

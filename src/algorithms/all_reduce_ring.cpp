@@ -29,20 +29,10 @@ const Algorithm all_reduce_ring = {
     .name = "ring",
     .purpose = "Reduce-scatter and all-gather around a ring: sends 2(N-1)/N of the data, the least there is",
     .use = "Long data on any network: no rank sends less, and only to its neighbour",
-    .source =
-        "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
-        "69 (2009)",
+    .source = kRingSource,
     .parameters = kRingParameters,
     .in_order = ring_in_order,
-    .closed_form =
-        {
-            .steps = "2(N-1)",
-            .sent = "2(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {2 * (n - 1), 2 * (n - 1)};
-            },
-        },
+    .closed_form = kPartEachStepTwice,
     .objection = ring_objection,
     .generate = generate_all_reduce_ring,
 };

@@ -34,15 +34,7 @@ const Algorithm all_to_all_direct = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), all-to-all, pairwise exchange",
     .out_of_place_only = true,
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kPartEachStep,
     .generate = generate_all_to_all_direct,
 };
 

@@ -27,17 +27,10 @@ const Algorithm broadcast_chain = {
     .name = "chain",
     .purpose = "Every rank hands piece after piece to the next; all links are busy at once",
     .use = "Long data, few ranks: no rank sends more than the data once",
-    .source =
-        "J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra: Performance "
-        "analysis of MPI collective operations, Cluster Computing 10 (2007), pipeline",
+    .source = kChainSource,
     .parameters = kChunksParameters,
     .tried = kTriedInChains,
-    .closed_form =
-        {
-            .steps = kChainSteps,
-            .sent = "n",
-            .of = chain_cost,
-        },
+    .closed_form = kChain,
     .objection = chunks_objection,
     .generate = generate_broadcast_chain,
 };

@@ -30,15 +30,7 @@ const Algorithm broadcast_direct = {
     .source = "Folklore; linear broadcast",
     .in_shared_memory =
         schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::copy, schedule::Held::all_at_root},
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1) n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kAllEachStep,
     .generate = generate_broadcast_direct,
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
@@ -29,6 +30,14 @@ inline constexpr std::string_view kButterflySource =
 std::vector<int> butterfly_degrees(const ScheduleSpec& spec);
 std::string butterfly_objection(const ScheduleSpec& spec);
 std::uint64_t butterfly_steps(const ScheduleSpec& spec);  ///< of one half: reduce-scatter or all-gather
+
+inline constexpr ClosedForm kButterflyHalf = {
+    .steps = "sum of (d-1) over the degrees d",
+    .sent = "(N-1)/N n",
+    .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+      return {butterfly_steps(spec), ranks_of(spec) - 1};
+    },
+};
 
 /// 2, 2, ..., with the product `size`, a power of two.
 std::vector<int> twos(std::uint32_t size);

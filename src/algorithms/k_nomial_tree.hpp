@@ -38,6 +38,9 @@ inline constexpr std::string_view kKNomialSteps = "(R-1) L + floor((N-1) / R^L),
 /// For all k-nomial trees.
 inline constexpr std::array<Parameter, 1> kRadixParameters = {
     {{"radix", "children of a rank at each digit, plus 1: the base R of the tree; else 4"}}};
+inline constexpr std::string_view kKNomialSource =
+    "R. L. Graham, M. Gorentla Venkata, J. Ladd, P. Shamis, I. Rabinovitz, V. Filipov, G. Shainer: Cheetah: "
+    "a framework for scalable hierarchical collective operations, CCGrid 2011, k-nomial trees";
 inline constexpr std::array<std::string_view, 3> kTriedRadices = {"radix=2", "radix=3", "radix=8"};
 int radix_of(const ScheduleSpec& spec);
 std::string radix_objection(const ScheduleSpec& spec);

@@ -21,6 +21,10 @@ inline std::uint32_t chunks_of(const ScheduleSpec& spec, int otherwise = 4) {
   return static_cast<std::uint32_t>(spec.arguments.number("chunks", otherwise));
 }
 
+inline constexpr std::string_view kChainSource =
+    "J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra: Performance "
+    "analysis of MPI collective operations, Cluster Computing 10 (2007), pipeline";
+
 inline constexpr std::array<std::string_view, 3> kTriedInChains = {"chunks=1", "chunks=16", "chunks=64"};
 
 /// For parameter servers that spare slow links.
@@ -32,10 +36,13 @@ inline std::string chunks_objection(const ScheduleSpec& spec) {
 }
 
 /// A chain of all ranks: the last chunk leaves the first rank in step C and passes N-2 more ranks.
-inline constexpr std::string_view kChainSteps = "N-2 + C, C chunks";
-inline StepsAndBytes chain_cost(const ScheduleSpec& spec) {
-  if (spec.size == 1) return {};
-  return {ranks_of(spec) - 2 + chunks_of(spec), chunks_of(spec)};
-}
+inline constexpr ClosedForm kChain = {
+    .steps = "N-2 + C, C chunks",
+    .sent = "n",
+    .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+      if (spec.size == 1) return {};
+      return {ranks_of(spec) - 2 + chunks_of(spec), chunks_of(spec)};
+    },
+};
 
 }  // namespace kolo::algorithms

@@ -39,17 +39,10 @@ const Algorithm reduce_chain = {
     .name = "chain",
     .purpose = "Sums of piece after piece travel along a chain of all ranks to the root",
     .use = "Long data, few ranks: no rank sends or adds more than the data once",
-    .source =
-        "J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra: Performance "
-        "analysis of MPI collective operations, Cluster Computing 10 (2007), pipeline",
+    .source = kChainSource,
     .parameters = kChunksParameters,
     .tried = kTriedInChains,
-    .closed_form =
-        {
-            .steps = kChainSteps,
-            .sent = "n",
-            .of = chain_cost,
-        },
+    .closed_form = kChain,
     .objection = chunks_objection,
     .generate = generate_reduce_chain,
 };

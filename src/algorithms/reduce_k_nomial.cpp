@@ -11,10 +11,7 @@ const Algorithm reduce_k_nomial = {
     .name = "k_nomial",
     .purpose = "A tree towards the root in which a rank has radix-1 children at each level",
     .use = "Short data where a message takes long and several arrive at once",
-    .source =
-        "R. L. Graham, M. Gorentla Venkata, J. Ladd, P. Shamis, I. Rabinovitz, V. Filipov, G. Shainer: "
-        "Cheetah: "
-        "a framework for scalable hierarchical collective operations, CCGrid 2011, k-nomial trees",
+    .source = kKNomialSource,
     .parameters = kRadixParameters,
     .tried = kTriedRadices,
     .closed_form =

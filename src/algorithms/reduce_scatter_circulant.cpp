@@ -28,15 +28,7 @@ const Algorithm reduce_scatter_circulant = {
     .purpose = "Halving skips around the ranks: the fewest rounds and the fewest bytes, for any N",
     .use = "Short and middling parts, any number of ranks",
     .source = kCirculantSource,
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {ceil_log2(n), n - 1};
-            },
-        },
+    .closed_form = kDoublingParts,
     .generate = generate_reduce_scatter_circulant,
 };
 

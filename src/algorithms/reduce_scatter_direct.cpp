@@ -33,15 +33,7 @@ const Algorithm reduce_scatter_direct = {
     .rank_ordered = true,
     .in_shared_memory =
         schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::reduce_own, schedule::Held::all},
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kPartEachStep,
     .generate = generate_reduce_scatter_direct,
 };
 

@@ -33,20 +33,10 @@ const Algorithm reduce_scatter_ring = {
     .name = "ring",
     .purpose = "Partial sums travel once around the ring; each rank sends (N-1)/N of the data",
     .use = "Long parts: neighbours only, every link busy all the time",
-    .source =
-        "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
-        "69 (2009)",
+    .source = kRingSource,
     .parameters = kRingParameters,
     .in_order = ring_in_order,
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kPartEachStep,
     .objection = ring_objection,
     .generate = generate_reduce_scatter_ring,
 };

@@ -26,6 +26,10 @@ inline constexpr std::array<Parameter, 1> kRingParameters = {
 std::string ring_objection(const ScheduleSpec& spec);
 Arguments ring_in_order(const ScheduleSpec& spec, const std::vector<int>& ring);
 
+inline constexpr std::string_view kRingSource =
+    "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69 "
+    "(2009)";
+
 /// For algorithms that use both directions.
 inline constexpr std::string_view kBidirectionalRingSource =
     "N. Jain, Y. Sabharwal: Optimal bucket algorithms for large MPI collectives on torus interconnects, ICS "

@@ -44,15 +44,7 @@ const Algorithm scatter_binomial = {
     .source =
         "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
         "and experience, CCPE 19 (2007), section 4, minimum-spanning-tree scatter",
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {ceil_log2(n), n - 1};
-            },
-        },
+    .closed_form = kDoublingParts,
     .generate = generate_scatter_binomial,
 };
 

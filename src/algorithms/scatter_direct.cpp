@@ -30,15 +30,7 @@ const Algorithm scatter_direct = {
     .purpose = "The root sends each rank its part",
     .use = "The usual one: every part travels once",
     .source = "Folklore; linear scatter",
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n - 1};
-            },
-        },
+    .closed_form = kPartEachStep,
     .generate = generate_scatter_direct,
 };
 
