@@ -11,6 +11,8 @@ constexpr std::array<std::string_view, 10> kCollectives = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
     "scatter",    "gather",         "all_to_all", "barrier",   "send_recv",
 };
+constexpr std::array<std::string_view, 3> kBufferNames = {"input", "output", "scratch"};
+constexpr std::array<std::string_view, 5> kStepKinds = {"send", "recv", "recv_reduce", "reduce", "copy"};
 
 }  // namespace
 
@@ -23,31 +25,11 @@ bool parse_collective(std::string_view name, Collective& out) noexcept {
 }
 
 std::string_view name_of(BufferName buffer) noexcept {
-  switch (buffer) {
-    case BufferName::input:
-      return "input";
-    case BufferName::output:
-      return "output";
-    case BufferName::scratch:
-      return "scratch";
-  }
-  return "unknown buffer";
+  return name_among(kBufferNames, buffer);
 }
 
 std::string_view name_of(StepKind kind) noexcept {
-  switch (kind) {
-    case StepKind::send:
-      return "send";
-    case StepKind::recv:
-      return "recv";
-    case StepKind::recv_reduce:
-      return "recv_reduce";
-    case StepKind::reduce:
-      return "reduce";
-    case StepKind::copy:
-      return "copy";
-  }
-  return "unknown step";
+  return name_among(kStepKinds, kind);
 }
 
 Division division_of(const Schedule& schedule) {
