@@ -28,8 +28,8 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
   if (finished_ == announced_) first_ = announced_;  // calls made one at a time stay in the nearest cache
   Running& running = this->running(announced_);
   running.state = Running::State::announced;
-  running.place = announced_++;
-  running.number = note_number(running.place, spec.call);
+  running.call.place = announced_++;
+  running.number = note_number(running.call.place, spec.call);
   running.shown = spec.prepared->shape.most_shown;
   running.losses = transport::shared_memory_losses();
   running.announced_ranks = 0;

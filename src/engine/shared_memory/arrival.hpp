@@ -26,7 +26,6 @@ struct Running {
   enum class State { announced, begun, finished };
 
   State state = State::announced;
-  std::uint64_t place = 0;         ///< index among the calls of the slot
   std::uint64_t number = 0;        ///< as in its CallDescriptor, but for CallDescriptor::kBehindOthers
   std::uint64_t shown = 0;         ///< bytes of the rank that contributes most
   std::uint64_t losses = 0;        ///< shared_memory_losses() at that time
@@ -40,7 +39,7 @@ struct Running {
   /// This rank has nothing more to do for it.
   bool is_settled() const { return state == State::begun ? task.wait().is_last : state == State::finished; }
   CommSlot& slot_of(int r) const { return *call.slots[static_cast<std::size_t>(r)]; }
-  CallDescriptor& descriptor_of(int r) const { return slot_of(r).descriptors[place % kDescriptors]; }
+  CallDescriptor& descriptor_of(int r) const { return slot_of(r).descriptors[call.place % kDescriptors]; }
   /// Whether a descriptor with this number announces a call at this place of the slot.
   bool has_place_of(std::uint64_t other) const {
     return static_cast<std::uint32_t>(number) == static_cast<std::uint32_t>(other);
@@ -49,12 +48,14 @@ struct Running {
   /// else in its slot.
   std::byte* content_of(int r) const {
     const bool fits = call.shape->shown_bytes(r) <= CallDescriptor::kInline && shown <= kShortBytes;
-    return fits ? descriptor_of(r).content : slot_of(r).data[place % kDescriptors];
+    return fits ? descriptor_of(r).content : slot_of(r).data[call.place % kDescriptors];
   }
   /// Whether all memory that matters to a long call is shared.
   bool is_named() const;
   /// Whether all shares of a call are done, by any ranks.
-  bool is_shared_out() const { return call.shares > 0 && call.counters->is_finished(place, call.shares); }
+  bool is_shared_out() const {
+    return call.shares > 0 && call.counters->is_finished(call.place, call.shares);
+  }
   /// The first number for which the task waits; empty if all have come.
   Awaited lacking() const;
   Awaited lacking(SliceCounters& counters, std::uint64_t target) const {
@@ -63,7 +64,7 @@ struct Running {
   }
   /// Whether rank r does a part of the call that other ranks wait for.
   bool is_work_of(int r) const {
-    return slot_of(r).at_work.value.load(std::memory_order_relaxed) == place + 1;
+    return slot_of(r).at_work.value.load(std::memory_order_relaxed) == call.place + 1;
   }
 };
 

@@ -50,6 +50,7 @@ struct Call {
   int size = 1;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
+  std::uint64_t place = 0;  ///< index among the calls of the slot
 
   // The team's.
   std::span<CommSlot* const> slots;    ///< of every rank, this one included
@@ -71,7 +72,6 @@ struct Call {
   SliceCounters* counters = nullptr;  ///< of this call; null if each rank has a core
   /// Number of shares of which a running rank takes the next; 0: each rank does its slice.
   std::uint64_t shares = 0;
-  std::uint64_t place = 0;  ///< index among the calls of the slot
 
   // Memory of the algorithm, so that it need not allocate any.
   std::vector<const void*> from;  ///< of a short call: all contributions
@@ -100,6 +100,9 @@ struct Call {
   void publish(CommSlot::Counter& counter, std::uint64_t value) {
     counter.value.store(value, std::memory_order_release);
     if (counters == nullptr) published->changed = true;
+  }
+  void set_at_work(bool is_at_work) {
+    slot->at_work.value.store(is_at_work ? place + 1 : 0, std::memory_order_relaxed);
   }
   /// This rank has done its part. Returns the wait for all ranks, after which there is nothing more to do.
   Wait finish();

@@ -58,7 +58,7 @@ void Arrival::divide(Running& running) const {
   }
   const auto ranks = static_cast<std::uint64_t>(running.call.size);
   const std::uint64_t in_a_row = std::max<std::uint64_t>(kCallsAhead / ranks, 1);
-  running.call.owner = static_cast<int>(running.place / in_a_row % ranks);
+  running.call.owner = static_cast<int>(running.call.place / in_a_row % ranks);
 }
 
 Awaited Arrival::awaited(const Running& running) const {

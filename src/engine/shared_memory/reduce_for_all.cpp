@@ -70,7 +70,7 @@ Task reduce_in_place(Call& call) {
 Task reduce_by_shares(Call& call) {
   const Slices slices(call.shape->count, static_cast<int>(call.shares), call.shape->element_bytes);
   while (true) {
-    call.slot->at_work.value.store(call.place + 1, std::memory_order_relaxed);
+    call.set_at_work(true);
     const std::optional<std::uint64_t> share = call.take_share(*call.counters, call.place, call.shares);
     if (!share) break;
     if (!call.begin_writing()) co_await kNever;
@@ -78,7 +78,7 @@ Task reduce_by_shares(Call& call) {
     if (call.is_given_up()) co_await kNever;  // what was read may not be the inputs any more
     call.finish_share(*call.counters, call.place, call.shares);
   }
-  call.slot->at_work.value.store(0, std::memory_order_relaxed);
+  call.set_at_work(false);
   call.publish(call.slot->done, call.number);  // now, because the next calls run while this one waits
   co_await Wait{.common = call.counters,
                 .common_target = SliceCounters::none_of(call.place) + call.shares,
@@ -165,7 +165,7 @@ Task reduce_staged_by_shares(Call& call) {
     kernels::copy(call.slot->pieces[half], call.input + t * piece * element, elements * element);
     co_await call.arrive(number, shares);
     const Slices slices(elements, static_cast<int>(shares), element);
-    call.slot->at_work.value.store(call.place + 1, std::memory_order_relaxed);
+    call.set_at_work(true);
     while (const std::optional<std::uint64_t> share = call.take_share(counters, number, shares)) {
       const std::uint64_t at = slices.begin(static_cast<int>(*share)) * element;
       call.from.resize(call.slots.size());
@@ -175,7 +175,7 @@ Task reduce_staged_by_shares(Call& call) {
                 call.from.size());
       call.finish_share(counters, number, shares);
     }
-    call.slot->at_work.value.store(0, std::memory_order_relaxed);
+    call.set_at_work(false);
     co_await Wait{.common = &counters, .common_target = SliceCounters::none_of(number) + shares};
     kernels::copy(call.output + t * piece * element, call.slots.front()->pieces[half], elements * element);
   }

@@ -19,7 +19,7 @@ bool is_reduction_for_all(const Running& running) {
 /// Where the last rank to arrive puts the sums of a short call.
 std::byte* result_of(const Running& running) {
   const bool fits = running.shown <= SliceCounters::kResultBytes;
-  return fits ? running.call.counters->result : running.slot_of(0).data[running.place % kDescriptors];
+  return fits ? running.call.counters->result : running.slot_of(0).data[running.call.place % kDescriptors];
 }
 
 class SharedCores final : public Arrival {
@@ -31,19 +31,19 @@ class SharedCores final : public Arrival {
   /// No rank is woken before the last one has arrived.
   void announced(Running& running) const override {
     Call& call = running.call;
-    call.counters = &call.slots.front()->shares[running.place % kDescriptors];
+    call.counters = &call.slots.front()->shares[call.place % kDescriptors];
     call.cores = cores_;
     call.sums = sums_;
     call.shares = 0;
     const bool is_short = running.shown <= always_short;
     // The last rank does a short call for all, unless it does not sum. If it stops before it has, the other
     // ranks know which one to blame.
-    set_at_work(running, true);
-    const bool is_last = call.counters->arrive(running.place, static_cast<std::uint64_t>(size_));
+    call.set_at_work(true);
+    const bool is_last = call.counters->arrive(call.place, static_cast<std::uint64_t>(size_));
     running.works_for_all = is_last && (sums_ || !is_summed_by_few(running));
-    if (!running.works_for_all || !is_short) set_at_work(running, false);
+    if (!running.works_for_all || !is_short) call.set_at_work(false);
     if (is_last && !(is_short && running.works_for_all)) {
-      call.counters->open(running.place);
+      call.counters->open(call.place);
       call.wake(*call.counters, is_short);
     }
   }
@@ -54,10 +54,10 @@ class SharedCores final : public Arrival {
     const SliceCounters& counters = *running.call.counters;
     if (running.works_for_all) return Arrival::poll(running);
     if (running.shown <= always_short) {
-      if (counters.is_finished(running.place, 1)) return Announced::by_all;
+      if (counters.is_finished(running.call.place, 1)) return Announced::by_all;
       return take_short_call(running) ? Arrival::poll(running) : Announced::not_yet;
     }
-    if (!counters.is_open(running.place)) return Announced::not_yet;
+    if (!counters.is_open(running.call.place)) return Announced::not_yet;
     const bool reads_sums_alone =
         !sums_ && running.state == Running::State::begun && is_summed_by_few(running);
     return reads_sums_alone ? Announced::by_all : Arrival::poll(running);
@@ -74,8 +74,8 @@ class SharedCores final : public Arrival {
         void* const sums = result_of(running);
         call.fold(&sums, 1, call.from.data(), call.from.size(), call.shape->count, call.from.size());
       }
-      call.finish_share(*call.counters, running.place, 1);
-      set_at_work(running, false);
+      call.finish_share(*call.counters, call.place, 1);
+      call.set_at_work(false);
     }
     if (!takes_result) return Arrival::finish_short(running);
     if (call.shape->bytes() > 0) std::memcpy(call.output, result_of(running), call.shape->bytes());
@@ -90,7 +90,7 @@ class SharedCores final : public Arrival {
 
   Awaited awaited(const Running& running) const override {
     const bool waits_for_sums = running.shown <= always_short && !may_be_needed(running);
-    const std::uint64_t open = SliceCounters::none_of(running.place);
+    const std::uint64_t open = SliceCounters::none_of(running.call.place);
     return running.lacking(*running.call.counters, open + (waits_for_sums ? 1 : 0));
   }
 
@@ -126,18 +126,16 @@ class SharedCores final : public Arrival {
   }
   /// Whether this rank may still be needed to do a short call, which the last rank opens for that.
   bool may_be_needed(const Running& running) const {
-    return sums_ && is_summed_by_few(running) && !running.call.counters->is_taken(running.place);
+    return sums_ && is_summed_by_few(running) && !running.call.counters->is_taken(running.call.place);
   }
   /// If the short call is open, this rank does it for all, unless another one does.
   bool take_short_call(Running& running) const {
-    if (!may_be_needed(running) || !running.call.counters->is_open(running.place)) return false;
-    set_at_work(running, true);
-    running.works_for_all = running.call.counters->take(running.place, 1).has_value();
-    if (!running.works_for_all) set_at_work(running, false);
+    Call& call = running.call;
+    if (!may_be_needed(running) || !call.counters->is_open(call.place)) return false;
+    call.set_at_work(true);
+    running.works_for_all = call.counters->take(call.place, 1).has_value();
+    if (!running.works_for_all) call.set_at_work(false);
     return running.works_for_all;
-  }
-  static void set_at_work(const Running& running, bool is_at_work) {
-    running.call.slot->at_work.value.store(is_at_work ? running.place + 1 : 0, std::memory_order_relaxed);
   }
 
   const int size_;

@@ -175,7 +175,6 @@ bool Team::step(Running& running, Operation* operation, bool& moved) {
 void Team::begin_algorithm(Running& running) {
   Call& call = running.call;
   if (call.owner < 0) publish_done();  // it may take long
-  call.place = running.place;
   call.number = ++long_calls_;
   running.state = Running::State::begun;
   const bool is_staged = call.inputs.empty() && call.owner < 0 && call.shares == 0;
