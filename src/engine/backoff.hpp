@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "base/deadline.hpp"
 
@@ -18,7 +19,10 @@ namespace kolo::engine {
 /// studies of competitive spinning for a shared-memory multiprocessor", SOSP 1991, section 2). A rank never
 /// spins for less than a sleep takes: ranks that did would wake each other in each call.
 ///
-/// Ranks that share cores, and ranks whose polls are system calls, yield between two polls.
+/// Ranks that share cores, and ranks whose polls are system calls, yield between two polls. Two ranks a core
+/// measure their yields, and do without them for a while after two that took a time slice, not a peer's turn:
+/// the longer, the longer the other program has been there. The turns of more ranks cannot be told from
+/// slices.
 class Backoff {
  public:
   using Duration = std::chrono::nanoseconds;
@@ -61,10 +65,21 @@ class Backoff {
     return i <= kEagerPolls ? Step::poll : i < kFirstPolls ? Step::pause : Step::sleep;
   }
 
+  bool measures_yields() const { return setting_.ranks_a_core == 2; }
+  bool may_yield(Clock::time_point now) const { return now >= costly_until_; }
+  /// A measured yield took from `begin` to `end`.
+  void yielded(Clock::time_point begin, Clock::time_point end) {
+    if (end - begin <= kLongestTurn) return;
+    const bool is_single = begin >= costly_until_ + kShortestMemory;
+    memory_ = is_single ? Duration::zero() : std::clamp(2 * memory_, kShortestMemory, kLongestMemory);
+    costly_until_ = end + memory_;
+  }
+
   /// After a poll in which nothing moved.
   Step next(Wait& wait, Clock::time_point now, const Seen& seen) const {
     if (seen.can_nap && !wait.overslept) return Step::nap;
     if (wait.overslept || wait.streams || now - wait.begin >= longest_spin(seen.lost)) return Step::sleep;
+    if (!may_yield(now)) return Step::sleep;
     ++wait.polls;
     if (shares_cores() || !setting_.polls_are_free) return Step::yield;
     return wait.polls % kPollsBetweenLooks == 0 ? Step::look : Step::pause;
@@ -88,8 +103,31 @@ class Backoff {
   static constexpr Duration kSleep = std::chrono::microseconds(50);  // with the wake-up
   static constexpr double kLeastLost = 1e-4;
   static constexpr double kMostLostToYield = 0.4;
+  static constexpr Duration kLongestTurn = std::chrono::milliseconds(1);
+  static constexpr Duration kShortestMemory = std::chrono::milliseconds(100);
+  static constexpr Duration kLongestMemory = std::chrono::milliseconds(1000);
 
   const Setting setting_;
+  Clock::time_point costly_until_{};  // after a single long yield: its end
+  Duration memory_{};
 };
+
+/// Between two polls of memory that another core writes.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Gives the core to a thread that waits for it. Returns false, and does not, where that would cost too much.
+inline bool yield(Backoff& backoff) {
+  const auto begin = backoff.measures_yields() ? Clock::now() : Clock::time_point::max();
+  if (!backoff.may_yield(begin)) return false;
+  std::this_thread::yield();
+  if (backoff.measures_yields()) backoff.yielded(begin, Clock::now());
+  return true;
+}
 
 }  // namespace kolo::engine

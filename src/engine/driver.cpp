@@ -12,7 +12,6 @@
 #include "base/arithmetic.hpp"
 #include "base/core_loss.hpp"
 #include "base/cores.hpp"
-#include "engine/relax.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -215,7 +214,7 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
         relax();
         continue;
       case Backoff::Step::yield:
-        std::this_thread::yield();
+        yield(backoff_);
         continue;
       case Backoff::Step::nap:
       case Backoff::Step::sleep:

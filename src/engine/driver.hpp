@@ -58,7 +58,7 @@ class Driver {
  public:
   using Stop = std::function<bool()>;
 
-  Driver(Driven& driven, const Backoff& backoff) : driven_(driven), backoff_(backoff) {}
+  Driver(Driven& driven, Backoff& backoff) : driven_(driven), backoff_(backoff) {}
   /// Starts the progress thread.
   void start();
   /// Under the lock: lets the progress thread end. join() follows.
@@ -103,7 +103,7 @@ class Driver {
   void progress_thread();
 
   Driven& driven_;
-  const Backoff& backoff_;
+  Backoff& backoff_;
   mutable std::mutex mutex_;
   // Number of threads that want mutex_. Relaxed: a hint, the mutex orders.
   mutable std::atomic<int> entering_{0};

@@ -187,7 +187,7 @@ class Engine final : private Driven,
   FailureDetector detector_;
   Mailbox mailbox_;
   Groups groups_;
-  const Backoff backoff_;
+  Backoff backoff_;
   Driver driver_;
   ScheduleExecutor schedules_;
   SharedMemoryExecutor shared_memory_;

@@ -1,9 +1,7 @@
 #include "engine/shared_memory_executor.hpp"
 
-#include <thread>
 #include <utility>
 
-#include "engine/relax.hpp"
 #include "engine/shared_memory/nap.hpp"
 
 namespace kolo::engine {
@@ -35,7 +33,7 @@ bool SharedMemoryExecutor::poll_first(const shared_memory::Team& team, Poll once
     const auto step = backoff_.first(i);
     if (step == Backoff::Step::sleep) return false;
     if (step == Backoff::Step::pause) relax();
-    if (step == Backoff::Step::yield) std::this_thread::yield();
+    if (step == Backoff::Step::yield && !yield(backoff_)) return false;
     if (driver_.is_wanted()) return false;
     if (!awaited.has_changed()) continue;
     if (once()) return true;

@@ -17,7 +17,7 @@ namespace kolo::engine {
 class SharedMemoryExecutor final : public Executor {
  public:
   /// The references outlive the executor.
-  SharedMemoryExecutor(const Backoff& backoff, const Groups& groups, const Driver& driver, Peers& peers,
+  SharedMemoryExecutor(Backoff& backoff, const Groups& groups, const Driver& driver, Peers& peers,
                        ExecutorListener& listener)
       : Executor(peers, listener), backoff_(backoff), groups_(groups), driver_(driver) {}
 
@@ -52,7 +52,7 @@ class SharedMemoryExecutor final : public Executor {
   bool poll_first(const shared_memory::Team& team, Poll once);
   Group* group_to_wait_on(std::size_t operations) const;
 
-  const Backoff& backoff_;
+  Backoff& backoff_;
   const Groups& groups_;
   const Driver& driver_;
   shared_memory::Awaited napping_on_;     // while the driver naps

@@ -94,5 +94,51 @@ TEST(Backoff, FirstPollsReadNoClock) {
   EXPECT_EQ(first_polls(kSharedCore, Step::yield), 20);
 }
 
+constexpr auto kSlice = 3ms;
+
+TEST(Backoff, TwoRanksACoreDoWithoutYieldsForAWhileAfterTwoTimeSlices) {
+  Backoff backoff({1ms, 2, true});
+  Clock::time_point now{1h};
+  for (int i = 0; i < 2; ++i) backoff.yielded(now, now + 500us);  // a peer's turn
+  EXPECT_TRUE(backoff.may_yield(now + 500us));
+  backoff.yielded(now, now + kSlice);
+  EXPECT_TRUE(backoff.may_yield(now + kSlice));
+  now += kSlice + 99ms;
+  backoff.yielded(now, now + kSlice);
+  EXPECT_FALSE(backoff.may_yield(now + kSlice + 99ms));
+  Backoff::Wait wait{.begin = now};
+  EXPECT_EQ(backoff.next(wait, now, {}), Step::sleep);
+  EXPECT_TRUE(backoff.may_yield(now + kSlice + 100ms));
+}
+
+TEST(Backoff, LongYieldsFarApartAreNoNeighbour) {
+  Backoff backoff({1ms, 2, true});
+  for (Clock::time_point now{1h}; now < Clock::time_point{1h + 1s}; now += kSlice + 100ms) {
+    backoff.yielded(now, now + kSlice);
+    EXPECT_TRUE(backoff.may_yield(now + kSlice));
+  }
+}
+
+TEST(Backoff, YieldsAreLeftOutForLongerBesideALastingNeighbour) {
+  Backoff backoff({1ms, 2, true});
+  Clock::time_point now{1h};
+  backoff.yielded(now - kSlice, now);
+  for (const auto memory : {100ms, 200ms, 400ms, 800ms, 1000ms, 1000ms}) {
+    backoff.yielded(now, now + kSlice);
+    now += kSlice + memory;
+    EXPECT_FALSE(backoff.may_yield(now - 1ns)) << memory.count();
+    EXPECT_TRUE(backoff.may_yield(now)) << memory.count();
+  }
+  now += 100ms;  // the neighbour has gone meanwhile
+  backoff.yielded(now, now + kSlice);
+  EXPECT_TRUE(backoff.may_yield(now + kSlice));
+}
+
+TEST(Backoff, OnlyTwoRanksACoreMeasureYields) {
+  EXPECT_TRUE(Backoff({1ms, 2, true}).measures_yields());
+  for (const Backoff* backoff : {&kOwnCore, &kSharedCore, &kSockets})
+    EXPECT_FALSE(backoff->measures_yields());
+}
+
 }  // namespace
 }  // namespace kolo::engine
