@@ -1,6 +1,4 @@
 // Arrival where each rank has a core: a rank polls the other ranks' descriptors.
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <vector>
@@ -12,9 +10,7 @@ namespace kolo::engine::shared_memory {
 void Arrival::announced(Running& running) const {
   running.call.published->changed = true;
   // A peer that waits for this rank on this very core leaves it: see Peers::shares_core().
-  std::atomic<std::uint32_t>& core = running.call.segment->core;
-  const std::uint32_t here = Segment::place_of(sched_getcpu());
-  if (core.load(std::memory_order_relaxed) != here) core.store(here, std::memory_order_relaxed);
+  running.call.segment->publish_core();
 }
 
 /// Stops at `running.announced_ranks`, the first rank that has not announced the call, or has announced

@@ -3,6 +3,8 @@
 // them.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -97,6 +99,10 @@ struct Segment {
   }
 
   static std::uint32_t place_of(int core) { return 2 * static_cast<std::uint32_t>(core + 1); }
+  void publish_core() {
+    const std::uint32_t here = place_of(sched_getcpu());
+    if (core.load(std::memory_order_relaxed) != here) core.store(here, std::memory_order_relaxed);
+  }
 
   /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
   /// in `Peers::announce_sleep()`, one in `Team::tell()`.

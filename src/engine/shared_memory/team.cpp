@@ -90,7 +90,9 @@ bool Team::advance() {
     ++finished_;
     if (settled_ > 0) --settled_;
     moved = true;
-    publish_done();  // first: once the caller sees the end of the call, it may end this process
+    if (segment_->core.load(std::memory_order_relaxed) % 2 != 0)
+      segment_->publish_core();  // the wait is over
+    publish_done();              // first: once the caller sees the end of the call, it may end this process
     operation.end(Status(), operation.is_timed() ? now() : operation.started());
     listener_.on_finished(operation);
   }
