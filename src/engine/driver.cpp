@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/arithmetic.hpp"
-#include "base/core_loss.hpp"
 #include "base/cores.hpp"
 
 namespace kolo::engine {
@@ -203,22 +202,13 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       const std::uint64_t before = std::exchange(streamed_before, driven_.bytes_streamed());
       wait.streams = before != streamed_before;
     }
-    const auto step =
-        !has_caller() ? Backoff::Step::sleep : backoff_.next(wait, now, {core_loss(now), driven_.can_nap()});
-    switch (step) {
-      case Backoff::Step::look:
-        leave_shared_core();
-        [[fallthrough]];
-      case Backoff::Step::poll:
-      case Backoff::Step::pause:
-        relax();
-        continue;
-      case Backoff::Step::yield:
-        yield(backoff_);
-        continue;
-      case Backoff::Step::nap:
-      case Backoff::Step::sleep:
-        break;
+    const auto step = !has_caller() ? Backoff::Step::sleep
+                                    : backoff_.next(wait, now, {driven_.lost(now), driven_.can_nap()});
+    if (step == Backoff::Step::look) leave_shared_core();
+    if (step == Backoff::Step::yield) yield(backoff_);
+    if (step != Backoff::Step::nap && step != Backoff::Step::sleep) {
+      relax();
+      continue;
     }
     if (last_tick_ != now && !keep_house(now, deadline)) break;
     if (stop()) break;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 
+#include "base/core_loss.hpp"
 #include "base/deadline.hpp"
 #include "base/service_thread.hpp"
 #include "engine/backoff.hpp"
@@ -32,6 +33,8 @@ class Driven {
   virtual std::optional<Clock::time_point> oldest_start() const = 0;
   /// Bytes whose pace the network sets.
   virtual std::uint64_t bytes_streamed() const = 0;
+  /// Share of its core that this thread lacks, as core_loss() has it.
+  virtual double lost(Clock::time_point now) const { return core_loss(now); }
   /// Whether this thread should leave the core to another rank. Adds the cores of all ranks to `taken`.
   virtual bool shares_core(int core, cpu_set_t& taken) = 0;
   /// Returns false if there is something to do: then sleep() does not follow. woken() follows in any case.

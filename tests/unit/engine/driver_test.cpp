@@ -37,6 +37,7 @@ class PlayedWork final : public engine::Driven {
   bool has_work() const override { return work; }
   std::optional<Clock::time_point> oldest_start() const override { return oldest; }
   std::uint64_t bytes_streamed() const override { return streamed += streams; }
+  double lost(Clock::time_point) const override { return 0; }  // whatever else this machine does
   bool shares_core(int, cpu_set_t&) override {
     ++core_checks;
     return false;
