@@ -157,8 +157,8 @@ class Peer:
     def measure(self, size, iterations, algorithms):
         """Its samples, one for each algorithm (without names: for all)."""
         order = {"collective": "all_reduce", "ranks": self.ranks, "dtype": "float32", "reduction": "sum",
-                 "in_place": True, "count": size // 4, "tensors": 1, "compute_ms": 0, "warmup": 2, "iterations": iterations,
-                 "min_iterations": 0, "min_seconds": 0, "max_iterations": iterations, "algorithms": algorithms,
+                 "in_place": True, "count": size // 4, "tensors": 1, "steps": 1, "compute_ms": 0, "warmup": 2,
+                 "iterations": iterations, "min_iterations": 0, "min_seconds": 0, "max_iterations": iterations, "algorithms": algorithms,
                  "first_iteration": self.iteration}
         self.iteration += 10_000
         for _, line in self.lines.values():
