@@ -4,8 +4,8 @@
 //
 //     mean_step BYTES shared|private COMPUTE_US SECONDS    a rank; rank 0 prints a line of JSON
 //     mean_step neighbour BUSY_US EVERY_US                 keeps a core busy so long in each EVERY_US
-#include <sched.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>

@@ -101,7 +101,7 @@ std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::st
     const std::string socket = unguessable_name();
     const UniqueFd listener = listen_on(socket);
     const ScratchFolder folder;
-    // Words with "=" are variables, the others options of the starter.
+    // Words with "=" are variables, words without it are options of the starter.
     std::vector<std::string> command = {starter}, variables;
     const std::string home = std::filesystem::path(starter).parent_path().parent_path();
     const std::string needed = fmt::format(fmt::runtime(kind.needed), home);

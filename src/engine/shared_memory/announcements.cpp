@@ -77,7 +77,7 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
                           std::memory_order_release);
   arrival_->announced(running);
   if (bytes == 0 || is_beside || is_shared || finished_ + 1 != announced_) return;
-  // This rank's data must pass through the segments, so this rank puts down the first piece before the others
+  // This rank's data must pass through the segments, so it puts the first piece down before its peers
   // need it: that saves a wait.
   call.inputs.clear();
   call.outputs.clear();

@@ -192,26 +192,22 @@ Thread interrupt(Cell interrupted, Cell bell) {
   co_await bell.fetch_add(1, release);
 }
 
-std::string wrong_with_naps(Naps how) {
+std::string wrong_with_naps(Naps how, bool is_interrupted = false) {
   return explore([=](World& world) {
-           const Cell finished = world.cell("finished");
+           const Cell number = world.cell(is_interrupted ? "interrupted" : "finished");
            const Cell napping = world.cell("napping");
            const Cell bell = world.cell("bell");
-           world.run("sleeper", nap_until(finished, napping, bell, how));
-           world.run("waker", finish_and_wake(finished, napping, bell, how));
+           world.run("sleeper", nap_until(number, napping, bell, how));
+           if (is_interrupted) {
+             world.run("other thread", interrupt(number, bell));
+           } else {
+             world.run("waker", finish_and_wake(number, napping, bell, how));
+           }
          })
       .wrong;
 }
-
 std::string wrong_with_interrupt(Naps how) {
-  return explore([=](World& world) {
-           const Cell interrupted = world.cell("interrupted");
-           const Cell napping = world.cell("napping");
-           const Cell bell = world.cell("bell");
-           world.run("sleeper", nap_until(interrupted, napping, bell, how));
-           world.run("other thread", interrupt(interrupted, bell));
-         })
-      .wrong;
+  return wrong_with_naps(how, true);
 }
 
 TEST(ArrivalsModel, NoWakeUpOfANapIsLost) {
