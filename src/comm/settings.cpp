@@ -22,7 +22,7 @@ namespace {
 Status check_preferred_algorithm() {
   const std::string& preferred = config().algorithm;
   if (preferred.empty()) return {};
-  for (int c = 0; c <= static_cast<int>(schedule::Collective::barrier); ++c) {
+  for (std::size_t c = 0; c < schedule::kCollectives.size(); ++c) {
     if (algorithms::parse_algorithm(static_cast<schedule::Collective>(c), preferred).ok()) return {};
   }
   return algorithms::parse_algorithm(schedule::Collective::all_reduce, preferred)

@@ -111,9 +111,8 @@ std::vector<std::unique_ptr<observe::Observer>> make_observers(
     described.group = group;
     described.rank = rank;
     described.host = host;
-    for (int c = 0; c <= static_cast<int>(schedule::Collective::send_recv); ++c) {
-      described.collectives.push_back({.name = schedule::name_of(static_cast<schedule::Collective>(c))});
-    }
+    for (const schedule::CollectiveTraits& one : schedule::kCollectives)
+      described.collectives.push_back({.name = one.name});
     for (std::size_t peer = 0; peer < endpoints.size(); ++peer) {
       observe::PeerMetrics& made = described.peers.emplace_back();
       made.rank = static_cast<int>(peer);

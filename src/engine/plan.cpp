@@ -49,13 +49,9 @@ class Lowering {
       return rank < all.size() ? all[rank] : 0;
     };
     // Where the smaller of the two buffers lies inside the larger one.
-    if (schedule.collective == schedule::Collective::reduce_scatter ||
-        schedule.collective == schedule::Collective::scatter) {
-      output_base_ = part_begin(input_offsets_);
-    } else if (schedule.collective == schedule::Collective::all_gather ||
-               schedule.collective == schedule::Collective::gather) {
-      input_base_ = part_begin(output_offsets_);
-    }
+    const schedule::CollectiveTraits& traits = schedule::traits_of(schedule.collective);
+    if (traits.output_within_input()) output_base_ = part_begin(input_offsets_);
+    if (traits.input_within_output()) input_base_ = part_begin(output_offsets_);
   }
 
   std::shared_ptr<const Plan> run() {

@@ -31,7 +31,8 @@ Status check_agreement(std::span<const Schedule> schedules, std::span<const std:
       return refuse(schedule,
                     fmt::format("it is for {} ranks, but there are {}", schedule.size, schedules.size()));
     }
-    if (schedule.collective > Collective::send_recv) return refuse(schedule, "there is no such collective");
+    if (static_cast<std::size_t>(schedule.collective) >= kCollectives.size())
+      return refuse(schedule, "there is no such collective");
     if (schedule.collective != first.collective || schedule.root != first.root ||
         schedule.chunks != first.chunks || schedule.out_of_place_only != first.out_of_place_only) {
       return refuse(schedule, "its collective, root, chunks or placement are not those of rank 0");
@@ -88,7 +89,7 @@ Status check_schedules(std::span<const Schedule> schedules, std::span<const std:
 
   const Result<MessageGraph> graph = MessageGraph::build(schedules);
   if (!graph.ok()) return graph.status();
-  if (schedules[0].collective == Collective::barrier) {
+  if (division_of(schedules[0]).input == 0) {
     if (Status status = check_barrier(schedules, graph.value()); !status.ok()) return status;
   }
   for (const Sharing sharing : kSharings) {

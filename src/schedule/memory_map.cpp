@@ -3,15 +3,9 @@
 namespace kolo::schedule {
 
 bool may_be(const Schedule& schedule, Sharing sharing) {
-  switch (schedule.collective) {
-    case Collective::broadcast:
-      return sharing == Sharing::in_place;
-    case Collective::barrier:
-    case Collective::send_recv:
-      return sharing == Sharing::separate;
-    default:
-      return sharing == Sharing::separate || !schedule.out_of_place_only;
-  }
+  const Placement placement = traits_of(schedule.collective).placement;
+  if (sharing == Sharing::separate) return placement != Placement::in_place;
+  return placement != Placement::apart && !schedule.out_of_place_only;
 }
 
 MemoryMap::MemoryMap(const Schedule& schedule, Sharing sharing) {
@@ -22,17 +16,11 @@ MemoryMap::MemoryMap(const Schedule& schedule, Sharing sharing) {
   scratch_count_ = schedule.scratch_chunks;
   if (sharing == Sharing::separate || inputs == 0 || outputs == 0) return;
   const auto rank = static_cast<std::uint32_t>(schedule.rank);
-  switch (schedule.collective) {
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-      output_ = rank;
-      break;
-    case Collective::all_gather:
-    case Collective::gather:
-      input_ = output_ + rank;
-      break;
-    default:
-      output_ = input_;
+  const CollectiveTraits& traits = traits_of(schedule.collective);
+  if (traits.input_within_output()) {
+    input_ = output_ + rank;
+  } else {
+    output_ = traits.output_within_input() ? rank : 0;
   }
 }
 

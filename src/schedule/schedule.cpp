@@ -1,5 +1,6 @@
 #include "schedule/schedule.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/names.hpp"
@@ -7,21 +8,20 @@
 namespace kolo::schedule {
 namespace {
 
-constexpr std::array<std::string_view, 10> kCollectives = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
-    "scatter",    "gather",         "all_to_all", "barrier",   "send_recv",
-};
 constexpr std::array<std::string_view, 3> kBufferNames = {"input", "output", "scratch"};
 constexpr std::array<std::string_view, 5> kStepKinds = {"send", "recv", "recv_reduce", "reduce", "copy"};
 
 }  // namespace
 
 std::string_view name_of(Collective collective) noexcept {
-  return name_among(kCollectives, collective);
+  return static_cast<std::size_t>(collective) < kCollectives.size() ? traits_of(collective).name : "unknown";
 }
 
 bool parse_collective(std::string_view name, Collective& out) noexcept {
-  return value_among(kCollectives, name, out);
+  const auto* const found = std::ranges::find(kCollectives, name, &CollectiveTraits::name);
+  if (found == kCollectives.end()) return false;
+  out = static_cast<Collective>(found - kCollectives.begin());
+  return true;
 }
 
 std::string_view name_of(BufferName buffer) noexcept {
@@ -33,39 +33,22 @@ std::string_view name_of(StepKind kind) noexcept {
 }
 
 Division division_of(const Schedule& schedule) {
-  const auto parts = static_cast<std::uint32_t>(schedule.size);
-  switch (schedule.collective) {
-    case Collective::all_reduce:
-    case Collective::broadcast:
-    case Collective::reduce:
-      return {schedule.chunks, schedule.chunks};
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-      return {parts, 1};
-    case Collective::all_gather:
-    case Collective::gather:
-      return {1, parts};
-    case Collective::all_to_all:
-      return {parts, parts};
-    case Collective::send_recv:
-      return {1, 1};
-    case Collective::barrier:
-      break;
-  }
-  return {0, 0};
+  const auto count = [&](Parts parts) -> std::uint32_t {
+    if (parts == Parts::chunks) return schedule.chunks;
+    if (parts == Parts::per_rank) return static_cast<std::uint32_t>(schedule.size);
+    return parts == Parts::own ? 1 : 0;
+  };
+  const CollectiveTraits& traits = traits_of(schedule.collective);
+  return {count(traits.input), count(traits.output)};
 }
 
 std::uint32_t chunk_count(const Schedule& schedule, BufferName buffer) {
   if (buffer == BufferName::scratch) return schedule.scratch_chunks;
   const Division division = division_of(schedule);
+  const CollectiveTraits& traits = traits_of(schedule.collective);
   const bool is_root = schedule.rank == schedule.root;
-  const Collective c = schedule.collective;
-  if (buffer == BufferName::input) {
-    const bool at_root_only = c == Collective::broadcast || c == Collective::scatter;
-    return at_root_only && !is_root ? 0 : division.input;
-  }
-  const bool at_root_only = c == Collective::reduce || c == Collective::gather;
-  return at_root_only && !is_root ? 0 : division.output;
+  if (buffer == BufferName::input) return traits.has_input(is_root) ? division.input : 0;
+  return traits.has_output(is_root) ? division.output : 0;
 }
 
 std::uint32_t alike_slots(const Schedule& schedule) {

@@ -6,44 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "schedule/collective.hpp"
+
 namespace kolo::schedule {
 
-enum class Collective : std::uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  broadcast,
-  reduce,
-  scatter,
-  gather,
-  all_to_all,
-  barrier,
-  send_recv,
-};
-
-std::string_view name_of(Collective collective) noexcept;
-bool parse_collective(std::string_view name, Collective& out) noexcept;
-constexpr bool is_reducing(Collective c) noexcept {
-  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
-}
-constexpr bool has_root(Collective c) noexcept {
-  return c == Collective::broadcast || c == Collective::reduce || c == Collective::scatter ||
-         c == Collective::gather;
-}
-
-/// The three buffers that a step may name. How they divide into chunks depends on the collective (N ranks, C
-/// the schedule's `chunks`):
-///
-///                    input                     output
-///   all_reduce       C parts of the data       the same C parts; in place both are one memory
-///   reduce_scatter   N parts, one per rank     1 part (rank's own); in place it is input[rank]
-///   all_gather       1 part (rank's own)       N parts; in place input is output[rank]
-///   broadcast        C parts, at the root      the same C parts; the root's input is its output
-///   reduce           C parts                   the same C parts, at the root; in place both are one memory
-///   scatter          N parts, at the root      1 part; in place at the root it is input[root]
-///   gather           1 part                    N parts, at the root; in place input is output[root]
-///   all_to_all       N parts                   N parts; in place both are one memory
-///   barrier          nothing                   nothing: messages of no bytes
+/// The three buffers that a step may name. The table of the collectives says how input and output divide
+/// into chunks, which ranks have them, and whether they may be the same memory.
 ///
 /// scratch: `scratch_chunks` slots, each as large as the largest chunk of input and output. Slots have no
 /// lengths of their own. So a range of scratch names the chunks of input or output whose lengths its data has

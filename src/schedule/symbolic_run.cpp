@@ -96,15 +96,12 @@ class Run {
 
   /// The first part of the whole data that is in the input; and the part that an output chunk holds.
   static std::uint32_t first_input_part(const Schedule& schedule) {
-    const bool own =
-        schedule.collective == Collective::all_gather || schedule.collective == Collective::gather;
-    return own ? static_cast<std::uint32_t>(schedule.rank) : 0;
+    return traits_of(schedule.collective).input_within_output() ? static_cast<std::uint32_t>(schedule.rank)
+                                                                : 0;
   }
   static std::uint32_t output_part(const Schedule& schedule, std::uint32_t chunk) {
-    const bool own = schedule.collective == Collective::reduce_scatter ||
-                     schedule.collective == Collective::scatter ||
-                     schedule.collective == Collective::all_to_all;
-    return own ? static_cast<std::uint32_t>(schedule.rank) : chunk;
+    const CollectiveTraits& traits = traits_of(schedule.collective);
+    return traits.input == Parts::per_rank ? static_cast<std::uint32_t>(schedule.rank) : chunk;
   }
 
   Status read(const StepRef& at, const ChunkRange& range, Pieces& out) const {
@@ -192,7 +189,8 @@ class Run {
           why = name() + " ends without the contribution of " + contributions_.first_missing(piece.who);
         }
       } else {
-        const int owner = has_one_source(schedule.collective) ? schedule.root : static_cast<int>(chunk);
+        const int owner =
+            traits_of(schedule.collective).input_at_root ? schedule.root : static_cast<int>(chunk);
         if (!contributions_.equal(piece.who, Contributions::only(owner))) {
           why = fmt::format("{} ends with the data of {} instead of rank {}", name(),
                             contributions_.describe(piece.who), owner);
@@ -205,10 +203,6 @@ class Run {
       origin += piece.length;
     }
     return {};
-  }
-
-  static bool has_one_source(Collective collective) {
-    return collective == Collective::broadcast || collective == Collective::scatter;
   }
 
   /// "part 2, element 5".
