@@ -22,8 +22,9 @@
 namespace kolo {
 
 namespace selection {
+struct CostModel;
 struct Topology;
-}
+}  // namespace selection
 
 /// How a communicator is made.
 struct Options {
@@ -226,7 +227,11 @@ class Communicator {
   Communicator shrink();
 
  private:
-  friend const selection::Topology& situation_of(const Communicator&);  // for kolo's own tools
+  // For kolo's own tools. The topology lives as long as the communicator, and may not be asked for while that
+  // is made. Costs are measured by all ranks together, in milliseconds on fast links; all get the same
+  // result.
+  friend const selection::Topology& situation_of(const Communicator&);
+  friend selection::CostModel measure_costs(Communicator&);
   struct State;
   explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
   const State& known() const;

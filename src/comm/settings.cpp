@@ -44,7 +44,7 @@ Status prepare_timeline_folder() {
 Status check_transports(const Options& options) {
   const auto allowed = allowed_transports(options);
   if (!allowed.ok()) return allowed.status();
-  const auto transport_options = transport::make_transport_options("", "", "");
+  const auto transport_options = transport::make_transport_options(config(), job_key(), "", "", "");
   if (!transport_options.ok()) return transport_options.status();
   for (const transport::TransportFactory& factory : allowed.value()) {
     if (Status status = factory.check(transport_options.value()); !status.ok()) return status;

@@ -176,7 +176,8 @@ std::chrono::nanoseconds timeout_of(const Options& options) {
 Offer make_offer(int rank, const Terms& terms) {
   const auto allowed = allowed_transports(terms.options).value_or_throw();
   auto transport_options =
-      transport::make_transport_options(terms.job, terms.store_host, terms.host).value_or_throw();
+      transport::make_transport_options(config(), job_key(), terms.job, terms.store_host, terms.host)
+          .value_or_throw();
   transport_options.segment_bytes = sizeof(engine::shared_memory::Segment);
 
   Offer offer;

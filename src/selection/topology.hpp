@@ -47,18 +47,3 @@ Topology part_of(const Topology& whole, const std::vector<int>& ranks);
 std::vector<int> ring_by_bandwidth(const Topology& topology);
 
 }  // namespace kolo::selection
-
-namespace kolo {
-
-class Communicator;
-
-// Defined by src/comm, for kolo's own tools.
-
-/// Collective; takes milliseconds on fast links. Measures the cost of messages between these ranks. The
-/// result is the same on all ranks.
-selection::CostModel measure_costs(Communicator& communicator);
-
-/// Lives as long as the communicator. Must not be called while the communicator is being made.
-const selection::Topology& situation_of(const Communicator& communicator);
-
-}  // namespace kolo

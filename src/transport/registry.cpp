@@ -6,13 +6,15 @@
 
 namespace kolo::transport {
 
-Result<TransportOptions> make_transport_options(std::string job, std::string store_host, std::string host) {
-  auto credentials = net::make_credentials(config(), job_key());
+Result<TransportOptions> make_transport_options(const Config& config, std::string key, std::string job,
+                                                std::string store_host, std::string host) {
+  auto credentials = net::make_credentials(config, std::move(key));
   if (!credentials.ok()) return credentials.status();
   TransportOptions options;
   options.job = std::move(job);
   options.key = std::move(credentials->key);
-  options.interface = config().interface;
+  options.interface = config.interface;
+  options.heartbeat = config.heartbeat;
   options.host = std::move(host);
   options.store_host = std::move(store_host);
   options.insecure = credentials->insecure;

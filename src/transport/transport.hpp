@@ -1,6 +1,7 @@
 // Transport: one way of reaching other ranks, and the list of all transports.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,10 @@
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "transport/endpoint.hpp"
+
+namespace kolo {
+struct Config;
+}  // namespace kolo
 
 namespace kolo::net {
 class Tls;
@@ -97,13 +102,16 @@ struct TransportOptions {
   std::string store_host = {};
   bool insecure = false;                     ///< for tcp: other hosts may connect although there is no key
   std::shared_ptr<const net::Tls> tls = {};  ///< for tcp: how to encrypt; null: not at all
+  /// For shm and tcp: a peer that is stopped, or whose host is silent, for so long is lost; 0: never.
+  std::chrono::nanoseconds heartbeat{0};
   /// For shm: size of each rank's segment, the same on all ranks. 0: no segments, so no
   /// Endpoint::local_peer().
   std::size_t segment_bytes = 0;
 };
 
-/// Options from the settings: key, TLS, interface. `store_host` and `host`: as above.
-Result<TransportOptions> make_transport_options(std::string job, std::string store_host, std::string host);
+/// Options from the settings: TLS, interface, heartbeat. The other arguments: as above.
+Result<TransportOptions> make_transport_options(const Config& config, std::string key, std::string job,
+                                                std::string store_host, std::string host);
 
 /// How far apart two ranks may be.
 enum class Reach { process, host, network };

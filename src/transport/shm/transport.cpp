@@ -10,7 +10,6 @@
 #include <cstring>
 #include <set>
 
-#include "base/config.hpp"
 #include "net/event_set.hpp"
 #include "net/random.hpp"
 #include "net/socket.hpp"
@@ -33,7 +32,8 @@ Result<UniqueFd> open_socket() {
 class ShmTransport final : public Transport, private SocketKind {
  public:
   ShmTransport(const TransportOptions& options, Address address, net::Listener listener)
-      : job_(options.job),
+      : stopped_(options.heartbeat),
+        job_(options.job),
         key_(options.key),
         segment_bytes_(options.segment_bytes),
         address_(std::move(address)),
@@ -53,7 +53,7 @@ class ShmTransport final : public Transport, private SocketKind {
   Status admit(int fd) const override;
   std::string why_lost(int fd) const override { return stopped_.why_lost(peer_process(fd)); }
 
-  mutable StoppedProcesses stopped_{config().heartbeat};
+  mutable StoppedProcesses stopped_;
   std::string job_, key_;
   std::size_t segment_bytes_;
   Address address_;

@@ -15,7 +15,6 @@
 
 #include <fmt/format.h>
 
-#include "base/config.hpp"
 #include "net/socket.hpp"
 #include "transport/memory_fault.hpp"
 
@@ -81,15 +80,15 @@ void probe_within(int fd, std::chrono::nanoseconds heartbeat) {
 
 }  // namespace
 
-TcpEndpoint::TcpEndpoint(UniqueFd socket)
+TcpEndpoint::TcpEndpoint(UniqueFd socket, std::chrono::nanoseconds heartbeat)
     : socket_(std::move(socket)),
       description_("tcp " + text_of(net::SocketAddress::local(socket_.get())) + " to " +
                    text_of(net::SocketAddress::remote(socket_.get()))),
       stays_in_host_(stays_in_host(socket_.get())) {
   const int fd = socket_.get();
   net::tune_connection(fd);  // without delay: a Link already writes as much at a time as there is
-  send_again_within(fd, config().heartbeat);
-  probe_within(fd, config().heartbeat);
+  send_again_within(fd, heartbeat);
+  probe_within(fd, heartbeat);
   if (stays_in_host_) {
     do_not_pace(fd);
   } else {

@@ -1,6 +1,7 @@
 // The tcp endpoint: one connected socket.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "base/unique_fd.hpp"
@@ -14,8 +15,8 @@ namespace kolo::transport::tcp {
 /// does not read for a while.
 class TcpEndpoint final : public Endpoint {
  public:
-  /// `socket` is connected and non-blocking.
-  explicit TcpEndpoint(UniqueFd socket);
+  /// `socket` is connected and non-blocking. `heartbeat`: as TransportOptions.
+  TcpEndpoint(UniqueFd socket, std::chrono::nanoseconds heartbeat);
   ~TcpEndpoint() override;
 
   std::string_view transport() const override { return "tcp"; }

@@ -107,15 +107,16 @@ class TcpTransport final : public Transport, private SocketKind {
 class TcpDialer final : public Connector {
  public:
   TcpDialer(SocketKind& kind, const net::Identity& me, std::span<const TransportPeer> peers,
-            std::shared_ptr<const net::Tls> tls)
-      : Connector(kind, me, peers), tls_(std::move(tls)) {}
+            const TransportOptions& options)
+      : Connector(kind, me, peers), options_(options) {}
 
   std::vector<Connected> progress() override {
     std::vector<Connected> connected;
     for (auto& [rank, socket] : advance()) {
-      std::unique_ptr<Endpoint> endpoint = std::make_unique<TcpEndpoint>(std::move(socket.fd));
-      if (tls_) {
-        endpoint = std::make_unique<TlsEndpoint>(std::move(endpoint), *tls_, socket.dialed,
+      std::unique_ptr<Endpoint> endpoint =
+          std::make_unique<TcpEndpoint>(std::move(socket.fd), options_.heartbeat);
+      if (options_.tls) {
+        endpoint = std::make_unique<TlsEndpoint>(std::move(endpoint), *options_.tls, socket.dialed,
                                                  std::move(socket.secret));
       }
       connected.push_back({rank, std::move(endpoint)});
@@ -124,7 +125,7 @@ class TcpDialer final : public Connector {
   }
 
  private:
-  std::shared_ptr<const net::Tls> tls_;
+  const TransportOptions& options_;
 };
 
 bool TcpTransport::reaches(std::string_view one, std::string_view other) const {
@@ -134,7 +135,7 @@ bool TcpTransport::reaches(std::string_view one, std::string_view other) const {
 
 std::unique_ptr<Dialer> TcpTransport::dialer(int rank, std::span<const TransportPeer> peers) {
   SocketKind& kind = *this;
-  return std::make_unique<TcpDialer>(kind, identity(rank), peers, options_.tls);
+  return std::make_unique<TcpDialer>(kind, identity(rank), peers, options_);
 }
 
 std::vector<std::string> TcpTransport::candidates(std::string_view address) const {
