@@ -7,6 +7,14 @@
 
 namespace kolo::cli {
 
+/// An option that takes a value of `type`: "N", "FILE". Its help shows the default if that is not 0 or empty.
+template <typename Value>
+CLI::Option* add_value(CLI::App& command, const char* names, Value& target, const char* type,
+                       const std::string& what) {
+  CLI::Option* option = command.add_option(names, target, what)->type_name(type);
+  return target == Value{} ? option : option->capture_default_str();
+}
+
 /// --json [FILE|-]: the name for JsonLines; empty without the option. `rows`: what one JSON object holds.
 CLI::Option* add_json(CLI::App& command, std::string& target, const std::string& what);
 

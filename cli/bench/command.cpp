@@ -29,6 +29,7 @@
 #include "options.hpp"
 #include "selection/topology.hpp"
 #include "text/columns.hpp"
+#include "text/refuse.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::cli {
@@ -185,7 +186,7 @@ int run_as_threads(const Settings& settings) {
 int run_as_rank(Settings settings, const Launch& launch) {
   settings.ranks = launch.size;
   if (!settings.against.empty() && launch.local_size != launch.size) {
-    throw InvalidArgument("--against compares on one machine only, and these ranks are on several", {});
+    refuse("--against compares on one machine only, and these ranks are on several");
   }
   Peers peers;
   if (launch.rank == 0) peers = start_peers(settings);
@@ -231,83 +232,50 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
                    "all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather, all_to_all, "
                    "barrier, or send_recv: round trips between pairs, halved")
       ->required();
-  accept_auto(bench
-                  ->add_option("-n,--ranks", raw.ranks,
-                               "How many ranks (default: auto, one for each core, at least 2)")
-                  ->type_name("N"));
-  bench->add_option("--sizes", raw.sizes, "Sizes of the whole data: 64K, 1.5MiB; ranges FROM:TO:FACTOR")
-      ->capture_default_str()
-      ->type_name("LIST");
-  bench->add_option("--dtype", raw.dtype, "float32, float64, float16, bfloat16, int8 to 64, uint8 to 64")
-      ->capture_default_str()
-      ->type_name("NAME");
-  bench->add_option("--reduction", raw.reduction, "sum, product, min, max, average")
-      ->capture_default_str()
-      ->type_name("NAME");
-  bench
-      ->add_option("--algorithm", raw.algorithm,
-                   "By name, as in k_nomial:radix=4; all: every one, and how good kolo's choice is (default: "
-                   "kolo's choice)")
-      ->type_name("ALGORITHM");
-  bench
-      ->add_option("--transport", raw.transport,
-                   fmt::format("Any of {}; with {} alone ranks are threads (default: kolo's choice)",
-                               fmt::join(transport::transport_names(), ", "),
-                               transport::fastest_transport(transport::Reach::process).name))
-      ->type_name("LIST");
-  bench->add_option("--memory", raw.memory, "shared: given out by kolo; private: the program's own")
-      ->capture_default_str()
-      ->type_name("NAME");
+  accept_auto(add_value(*bench, "-n,--ranks", raw.ranks, "N",
+                        "How many ranks (default: auto, one for each core, at least 2)"));
+  add_value(*bench, "--sizes", raw.sizes, "LIST",
+            "Sizes of the whole data: 64K, 1.5MiB; ranges FROM:TO:FACTOR");
+  add_value(*bench, "--dtype", raw.dtype, "NAME",
+            "float32, float64, float16, bfloat16, int8 to 64, uint8 to 64");
+  add_value(*bench, "--reduction", raw.reduction, "NAME", "sum, product, min, max, average");
+  add_value(*bench, "--algorithm", raw.algorithm, "ALGORITHM",
+            "By name, as in k_nomial:radix=4; all: every one, and how good kolo's choice is (default: "
+            "kolo's choice)");
+  add_value(*bench, "--transport", raw.transport, "LIST",
+            fmt::format("Any of {}; with {} alone ranks are threads (default: kolo's choice)",
+                        fmt::join(transport::transport_names(), ", "),
+                        transport::fastest_transport(transport::Reach::process).name));
+  add_value(*bench, "--memory", raw.memory, "NAME", "shared: given out by kolo; private: the program's own");
   auto* in_place =
       bench->add_flag("--in-place", parsed->in_place, "Result where the input was (default where usual)");
   bench->add_flag("--out-of-place", parsed->out_of_place, "Input and result apart")->excludes(in_place);
-  bench->add_option("--tensors", raw.tensors, "Asynchronous calls at once, all waited for at the end")
-      ->capture_default_str()
-      ->type_name("N");
-  bench
-      ->add_option("--calls-a-barrier", raw.steps,
-                   "Calls one after another between two barriers, each on its own data; times are those of a "
-                   "call, and the mean is compared")
-      ->capture_default_str()
-      ->type_name("N");
-  bench
-      ->add_option(
-          "--against", raw.against,
-          "What to measure beside kolo: gloo, openmpi, mpich, today's openmpi5, mpich5, intelmpi, oneccl "
-          "(scripts/peers-of-today), limit (the machine's memory), exchange (TCP's, sums nothing)")
-      ->type_name("LIST");
-  bench
-      ->add_option("--wire", raw.wire,
-                   "The format in which all_reduce of float32 is sent: bfloat16, float16, int8; measured "
-                   "beside float32 itself")
-      ->capture_default_str()
-      ->type_name("NAME");
-  bench
-      ->add_option("--link", raw.link_mbit,
-                   "With --wire: Mbit/s that TCP gets of a host's link, one rank on each host")
-      ->type_name("MBIT");
-  bench
-      ->add_option("--compute", raw.compute_ms,
-                   "Each rank computes for so long before each call; the time is that of both")
-      ->type_name("MS");
-  bench->add_option("--neighbours", raw.neighbours.count, "Busy processes beside the ranks, on rank 0's host")
-      ->capture_default_str()
-      ->type_name("N");
-  bench
-      ->add_option("--blip", raw.neighbours.blip_us,
-                   "These are busy for BUSY_US in every EVERY_US, and sleep in between")
-      ->delimiter(',')
-      ->type_name("BUSY_US,EVERY_US");
-  bench
-      ->add_option("--iterations", raw.policy.iterations,
-                   "Exactly so many (default: by time, at least 20); with --algorithm all a third of them in "
-                   "each round")
-      ->type_name("N");
-  bench->add_option("--warmup", raw.policy.warmup, "Iterations before the clock counts")
-      ->capture_default_str()
-      ->type_name("N");
-  bench->add_option("--learn", raw.table, "With --algorithm all: the tuning table to which times are written")
-      ->type_name("FILE");
+  add_value(*bench, "--tensors", raw.tensors, "N", "Asynchronous calls at once, all waited for at the end");
+  add_value(*bench, "--calls-a-barrier", raw.steps, "N",
+            "Calls one after another between two barriers, each on its own data; times are those of a "
+            "call, and the mean is compared");
+  add_value(*bench, "--against", raw.against, "LIST",
+            "What to measure beside kolo: gloo, openmpi, mpich, today's openmpi5, mpich5, intelmpi, oneccl "
+            "(scripts/peers-of-today), limit (the machine's memory), exchange (TCP's, sums nothing)");
+  add_value(*bench, "--wire", raw.wire, "NAME",
+            "The format in which all_reduce of float32 is sent: bfloat16, float16, int8; measured "
+            "beside float32 itself");
+  add_value(*bench, "--link", raw.link_mbit, "MBIT",
+            "With --wire: Mbit/s that TCP gets of a host's link, one rank on each host");
+  add_value(*bench, "--compute", raw.compute_ms, "MS",
+            "Each rank computes for so long before each call; the time is that of both");
+  add_value(*bench, "--neighbours", raw.neighbours.count, "N",
+            "Busy processes beside the ranks, on rank 0's host")
+      ->capture_default_str();
+  add_value(*bench, "--blip", raw.neighbours.blip_us, "BUSY_US,EVERY_US",
+            "These are busy for BUSY_US in every EVERY_US, and sleep in between")
+      ->delimiter(',');
+  add_value(*bench, "--iterations", raw.policy.iterations, "N",
+            "Exactly so many (default: by time, at least 20); with --algorithm all a third of them in "
+            "each round");
+  add_value(*bench, "--warmup", raw.policy.warmup, "N", "Iterations before the clock counts");
+  add_value(*bench, "--learn", raw.table, "FILE",
+            "With --algorithm all: the tuning table to which times are written");
   add_wide(*bench, raw.wide);
   add_json(*bench, raw.json, "an object a line");
   // Hidden: passed to the ranks by the process that starts them, and by kolo tune.

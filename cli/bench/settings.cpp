@@ -12,8 +12,8 @@
 #include "bench/pattern.hpp"
 #include "bench/peers.hpp"
 #include "bench/sizes.hpp"
-#include "kolo/error.hpp"
 #include "launch/hosts.hpp"
+#include "text/refuse.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::bench {
@@ -43,15 +43,14 @@ std::vector<std::string_view> dtype_names() {
 }
 
 void refuse_if(bool is_wrong, const std::string& why) {
-  if (is_wrong) throw InvalidArgument(why, {});
+  if (is_wrong) cli::refuse("{}", why);
 }
 
 template <typename Names>
 [[noreturn]] void refuse_name(std::string_view what, std::string_view name, const Names& known) {
   const std::vector<std::string_view> names(known.begin(), known.end());
-  throw InvalidArgument(fmt::format("unknown {} '{}'; there are {}{}", what, name, fmt::join(names, ", "),
-                                    did_you_mean(name, names)),
-                        {});
+  cli::refuse("unknown {} '{}'; there are {}{}", what, name, fmt::join(names, ", "),
+              did_you_mean(name, names));
 }
 
 // The algorithm must be registered for the collective.

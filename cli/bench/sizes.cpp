@@ -1,8 +1,6 @@
 #include "bench/sizes.hpp"
 
-#include <fmt/format.h>
-
-#include "kolo/error.hpp"
+#include "text/refuse.hpp"
 #include "text/size.hpp"
 
 namespace kolo::bench {
@@ -23,8 +21,7 @@ std::vector<std::uint64_t> parse_sizes(std::string_view text) {
     std::vector<std::uint64_t> numbers;
     for (const auto field : fields) {
       const auto number = cli::parse_size(field);
-      if (!number)
-        throw InvalidArgument(fmt::format("'{}' is not a size: write {}", field, cli::kSizeForm), {});
+      if (!number) cli::refuse("'{}' is not a size: write {}", field, cli::kSizeForm);
       numbers.push_back(*number);
     }
     if (numbers.size() == 1) {
@@ -33,11 +30,10 @@ std::vector<std::uint64_t> parse_sizes(std::string_view text) {
     }
     const std::uint64_t factor = numbers.size() == 3 ? numbers[2] : 2;
     if (numbers.size() > 3 || factor < 2 || numbers[0] == 0 || numbers[0] > numbers[1]) {
-      throw InvalidArgument(
-          fmt::format("'{}' is not a range of sizes: write FROM:TO[:FACTOR] with 0 < FROM <= TO and"
-                      " FACTOR >= 2, such as 8:64M:4",
-                      part),
-          {});
+      cli::refuse(
+          "'{}' is not a range of sizes: write FROM:TO[:FACTOR] with 0 < FROM <= TO and"
+          " FACTOR >= 2, such as 8:64M:4",
+          part);
     }
     for (std::uint64_t size = numbers[0]; size <= numbers[1]; size *= factor) {
       sizes.push_back(size);

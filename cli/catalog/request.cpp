@@ -1,19 +1,13 @@
 #include "catalog/request.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <numeric>
 
-#include "kolo/error.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::cli {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) {
-  throw InvalidArgument(why, {});
-}
 
 /// -1 where `text` is not a number.
 int number_of(std::string_view text) {
@@ -38,7 +32,7 @@ std::vector<int> parse_ranks_per_host(std::string_view text) {
   for (int host = 0; !rest.empty(); ++host) {
     const int ranks = text.ends_with(',') ? -1 : number_of(take(rest, ','));
     if (ranks < 1 || ranks > kMostRanks) {
-      refuse(fmt::format("--hosts {}: it must be the number of ranks on each host, as in 3,2,3", text));
+      refuse("--hosts {}: it must be the number of ranks on each host, as in 3,2,3", text);
     }
     hosts.insert(hosts.end(), static_cast<std::size_t>(ranks), host);
   }
@@ -54,20 +48,24 @@ std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& host
     const int first = number_of(take(rest, ':'));
     const int last = text.find(':') == text.npos ? first : number_of(rest);
     if (first < 1 || last < first) {
-      refuse(
-          fmt::format("--ranks {}: it must be a number from 1, or two as in 2:8, the smaller first", text));
+      refuse("--ranks {}: it must be a number from 1, or two as in 2:8, the smaller first", text);
     }
-    if (last > limit) refuse(fmt::format("--ranks {}: {} ranks are the most here", text, limit));
+    if (last > limit) refuse("--ranks {}: {} ranks are the most here", text, limit);
     otherwise.resize(static_cast<std::size_t>(last - first + 1));
     std::iota(otherwise.begin(), otherwise.end(), first);
   }
   for (const int ranks : otherwise) {
     if (!hosts.empty() && ranks != on_hosts) {
-      refuse(fmt::format("the hosts hold {} ranks, not {}", on_hosts, ranks));
+      refuse("the hosts hold {} ranks, not {}", on_hosts, ranks);
     }
-    if (ranks > limit) refuse(fmt::format("{} ranks are the most here, not {}", limit, ranks));
+    if (ranks > limit) refuse("{} ranks are the most here, not {}", limit, ranks);
   }
   return otherwise;
+}
+
+int checked_root(int root, schedule::Collective collective, int size) {
+  if (root < 0 || root >= size) refuse("--root {}: the {} ranks are 0 to {}", root, size, size - 1);
+  return schedule::has_root(collective) ? root : 0;
 }
 
 }  // namespace kolo::cli

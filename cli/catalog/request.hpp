@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "schedule/schedule.hpp"
+
 namespace kolo::cli {
 
 /// Parses "3,2,3", the number of ranks on each host in order. Returns the host of each rank; empty text gives
@@ -16,5 +18,9 @@ std::vector<int> parse_ranks_per_host(std::string_view text);
 /// match the hosts.
 std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& hosts, int limit,
                              std::vector<int> otherwise);
+
+/// The root of a collective of `size` ranks; 0 if the collective has none. Throws InvalidArgument for a root
+/// that is not one of the ranks.
+int checked_root(int root, schedule::Collective collective, int size);
 
 }  // namespace kolo::cli

@@ -18,6 +18,7 @@
 #include "options.hpp"
 #include "text/columns.hpp"
 #include "text/json_lines.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -69,7 +70,7 @@ std::vector<algorithms::ConfiguredAlgorithm> chosen_algorithms(const CheckArgume
     if (!only || algorithm.collective == *only) result.push_back({&algorithm, {}});
   }
   if (result.empty()) {
-    throw InvalidArgument(fmt::format("{} has no algorithms to check", arguments.collective), {});
+    refuse("{} has no algorithms to check", arguments.collective);
   }
   return result;
 }
@@ -166,11 +167,7 @@ int run_check(const CheckArguments& arguments) {
   for (const algorithms::ConfiguredAlgorithm& configured : wanted) {
     for (const int size : sizes) {
       const algorithms::Algorithm& algorithm = *configured.algorithm;
-      if (arguments.root < 0 || arguments.root >= size) {
-        throw InvalidArgument(
-            fmt::format("--root {}: the {} ranks are 0 to {}", arguments.root, size, size - 1), {});
-      }
-      const int root = schedule::has_root(algorithm.collective) ? arguments.root : 0;
+      const int root = checked_root(arguments.root, algorithm.collective, size);
       if (speaks) {
         fmt::print(stderr, "\r\033[K{} {} with {} ranks ({} of {})", schedule::name_of(algorithm.collective),
                    configured.name(), size, rows.size() + 1, wanted.size() * sizes.size());
@@ -184,7 +181,7 @@ int run_check(const CheckArguments& arguments) {
   // An algorithm named by the user that can serve no case is wrong usage.
   const auto served = [](const Row& row) { return row.proof.unable.empty(); };
   if (!arguments.algorithm.empty() && std::ranges::none_of(rows, served)) {
-    throw InvalidArgument(rows.back().proof.unable, {});
+    refuse("{}", rows.back().proof.unable);
   }
   const auto fine = std::ranges::count_if(rows, [](const Row& row) { return row.proof.fine(); });
   if (!json.replaces_text()) {
@@ -205,16 +202,14 @@ void add_check(CLI::App& app) {
   check->footer(kCheckFooter);
   check->add_option("COLLECTIVE", arguments->collective, "all_reduce, broadcast, ... (default: all)");
   check->add_option("ALGORITHM", arguments->algorithm, "NAME[:PARAMETER=VALUE]... (default: all)");
-  check->add_option("-n,--ranks", arguments->ranks, "How many, or a range as 2:8 (default: 2, 3 and 8)")
-      ->type_name("RANKS");
-  check->add_option("--hosts", arguments->hosts, "How many ranks on each host, in order: 3,2,3")
-      ->type_name("LIST");
-  check->add_option("--root", arguments->root, "The root, of collectives that have one")
-      ->capture_default_str()
-      ->type_name("RANK");
-  check->add_option("--count", arguments->count, "Elements of the whole data (default: one for each chunk)")
-      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 50))
-      ->type_name("N");
+  add_value(*check, "-n,--ranks", arguments->ranks, "RANKS",
+            "How many, or a range as 2:8 (default: 2, 3 and 8)");
+  add_value(*check, "--hosts", arguments->hosts, "LIST", "How many ranks on each host, in order: 3,2,3");
+  add_value(*check, "--root", arguments->root, "RANK", "The root, of collectives that have one")
+      ->capture_default_str();
+  add_value(*check, "--count", arguments->count, "N",
+            "Elements of the whole data (default: one for each chunk)")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 50));
   add_wide(*check, arguments->wide);
   add_json(*check, arguments->json, "an object a line");
   check->callback([arguments] {

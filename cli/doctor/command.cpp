@@ -25,6 +25,7 @@
 #include "net/random.hpp"
 #include "options.hpp"
 #include "text/json_lines.hpp"
+#include "text/refuse.hpp"
 #include "transport/host_mark.hpp"
 
 namespace kolo::cli {
@@ -209,7 +210,7 @@ int examine(const DoctorRequest& request) {
   options.command = {options.remote.hosts.empty() ? bench::program_path() : "/proc/self/exe", "doctor"};
   // Rank 0 writes, on its own host.
   if (!options.remote.hosts.empty() && !request.json.empty() && request.json != "-")
-    throw InvalidArgument("--json FILE would be a file of the first host; write --json > FILE", {});
+    refuse("--json FILE would be a file of the first host; write --json > FILE");
   if (!request.json.empty()) options.command.push_back("--json=" + request.json);
   if (request.wide) options.command.push_back("--wide");
   const LaunchOutcome outcome = launch_ranks(options);
@@ -222,12 +223,9 @@ void add_doctor(CLI::App& app) {
   const auto request = std::make_shared<DoctorRequest>();
   CLI::App* doctor = app.add_subcommand("doctor", "Find what keeps ranks from working together");
   doctor->footer(kDoctorExamples);
-  auto* ranks = doctor
-                    ->add_option("-n,--ranks", request->ranks,
-                                 "How many ranks, on this machine; auto: one for each core")
-                    ->check(CLI::Range(1, 256))
-                    ->capture_default_str()
-                    ->type_name("N");
+  auto* ranks = add_value(*doctor, "-n,--ranks", request->ranks, "N",
+                          "How many ranks, on this machine; auto: one for each core")
+                    ->check(CLI::Range(1, 256));
   accept_auto(ranks);
   add_wide(*doctor, request->wide);
   add_json(*doctor, request->json, "one object");

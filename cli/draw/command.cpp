@@ -15,7 +15,8 @@
 #include "draw/formats.hpp"
 #include "draw/gallery.hpp"
 #include "draw/picture.hpp"
-#include "kolo/error.hpp"
+#include "options.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -55,11 +56,10 @@ std::string format_of(const std::string& file) {
   if (suffix == ".svg") return "svg";
   if (suffix == ".txt") return "text";
   if (suffix.empty() || suffix == ".html") return "html";
-  throw InvalidArgument(
-      fmt::format("-o {}: kolo draw writes .html, .svg and .txt, not {}; --format chooses one "
-                  "of them for a file of any name",
-                  file, suffix),
-      {});
+  refuse(
+      "-o {}: kolo draw writes .html, .svg and .txt, not {}; --format chooses one "
+      "of them for a file of any name",
+      file, suffix);
 }
 
 /// The error about another collective's algorithm ends with the options that would work.
@@ -69,10 +69,9 @@ algorithms::ConfiguredAlgorithm parse_algorithm(schedule::Collective collective,
   const std::string name = text.substr(0, text.find(':'));
   const auto owners = algorithms::collectives_with(name);
   const bool is_elsewhere = algorithms::find_algorithm(collective, name) == nullptr && !owners.empty();
-  throw InvalidArgument(
-      configured.status().message() +
-          (is_elsewhere ? fmt::format(": --collective {}", fmt::join(owners, ", --collective ")) : ""),
-      {});
+  refuse("{}",
+         configured.status().message() +
+             (is_elsewhere ? fmt::format(": --collective {}", fmt::join(owners, ", --collective ")) : ""));
 }
 
 void draw_all(const DrawArguments& arguments) {
@@ -91,20 +90,16 @@ void draw_all(const DrawArguments& arguments) {
 }
 
 void draw_one(const DrawArguments& arguments) {
-  if (arguments.algorithm.empty()) throw InvalidArgument("draw: name an algorithm, or --all", {});
+  if (arguments.algorithm.empty()) refuse("draw: name an algorithm, or --all");
   const std::vector<int> hosts = parse_ranks_per_host(arguments.hosts);
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, draw::kMostRanks, {8});
-  if (sizes.size() != 1) throw InvalidArgument("--ranks: a picture is of one number of ranks", {});
+  if (sizes.size() != 1) refuse("--ranks: a picture is of one number of ranks");
   const int size = sizes[0];
   const schedule::Collective collective =
       algorithms::require_collective(arguments.collective).value_or_throw();
   const algorithms::ConfiguredAlgorithm configured = parse_algorithm(collective, arguments.algorithm);
-  if (arguments.root < 0 || arguments.root >= size) {
-    throw InvalidArgument(fmt::format("--root {}: the {} ranks are 0 to {}", arguments.root, size, size - 1),
-                          {});
-  }
-  const algorithms::ScheduleSpec spec{
-      collective, 0, size, schedule::has_root(collective) ? arguments.root : 0, configured.arguments, hosts};
+  const int root = checked_root(arguments.root, collective, size);
+  const algorithms::ScheduleSpec spec{collective, 0, size, root, configured.arguments, hosts};
   const draw::Picture picture = draw::make_picture(configured, spec).value_or_throw();
   std::string text, output = arguments.output;
   const std::string format = arguments.format.empty() ? format_of(output) : arguments.format;
@@ -127,26 +122,19 @@ void add_draw(CLI::App& app) {
   const auto arguments = std::make_shared<DrawArguments>();
   draw->footer(kDrawFooter);
   draw->add_option("ALGORITHM", arguments->algorithm, "NAME[:PARAMETER=VALUE]...");
-  draw->add_option("-n,--ranks", arguments->ranks,
-                   "How many ranks (default: 8; with --all 4, 6, 8 and 16, or FROM:TO)")
-      ->type_name("N");
-  draw->add_option("--collective", arguments->collective, "all_reduce, broadcast, reduce_scatter, ...")
-      ->capture_default_str()
-      ->type_name("COLLECTIVE");
-  draw->add_option("--hosts", arguments->hosts, "Ranks on each host, in order, as in 3,2,3")
-      ->type_name("LIST");
-  draw->add_option("--root", arguments->root, "The root, of collectives that have one")
-      ->capture_default_str()
-      ->type_name("RANK");
-  draw->add_option("--format", arguments->format,
-                   "What to write; without it the output's name decides: .html, .svg or .txt, else html")
-      ->check(CLI::IsMember({"html", "svg", "text"}))
-      ->type_name("NAME");
-  draw->add_option(
-          "-o,--output", arguments->output,
-          "A file, or - for standard output (default: such as ring-8.html, and - for text); with --all a "
-          "folder (default: kolo-algorithms)")
-      ->type_name("FILE");
+  add_value(*draw, "-n,--ranks", arguments->ranks, "N",
+            "How many ranks (default: 8; with --all 4, 6, 8 and 16, or FROM:TO)");
+  add_value(*draw, "--collective", arguments->collective, "COLLECTIVE",
+            "all_reduce, broadcast, reduce_scatter, ...");
+  add_value(*draw, "--hosts", arguments->hosts, "LIST", "Ranks on each host, in order, as in 3,2,3");
+  add_value(*draw, "--root", arguments->root, "RANK", "The root, of collectives that have one")
+      ->capture_default_str();
+  add_value(*draw, "--format", arguments->format, "NAME",
+            "What to write; without it the output's name decides: .html, .svg or .txt, else html")
+      ->check(CLI::IsMember({"html", "svg", "text"}));
+  add_value(*draw, "-o,--output", arguments->output, "FILE",
+            "A file, or - for standard output (default: such as ring-8.html, and - for text); with --all a "
+            "folder (default: kolo-algorithms)");
   CLI::Option* all = draw->add_flag(
       "--all", arguments->all, "A folder of pages: all algorithms, a front page, and one that compares two");
   for (const char* other : {"ALGORITHM", "--collective", "--hosts", "--root", "--format"}) {

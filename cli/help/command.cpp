@@ -12,8 +12,8 @@
 #include "help/completion.hpp"
 #include "help/man.hpp"
 #include "help/page.hpp"
-#include "kolo/error.hpp"
 #include "kolo/version.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -45,9 +45,7 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
   for (const std::string& word : words) {
     const std::vector<std::string> names = command_names(*found);
     if (std::ranges::find(names, word) == names.end()) {
-      throw InvalidArgument(
-          fmt::format("{} has no command '{}'{}", outline_of(*found).name, word, did_you_mean(word, names)),
-          {});
+      refuse("{} has no command '{}'{}", outline_of(*found).name, word, did_you_mean(word, names));
     }
     found = found->get_subcommand_ptr(word).get();
   }

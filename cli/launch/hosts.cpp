@@ -16,12 +16,13 @@
 #include "base/status.hpp"
 #include "kolo/error.hpp"
 #include "net/socket.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::cli {
 namespace {
 
-[[noreturn]] void refuse(const std::string& item, const std::string& why) {
-  throw InvalidArgument(fmt::format("host \"{}\": {}", item, why), {});
+[[noreturn]] void refuse_host(const std::string& item, const std::string& why) {
+  cli::refuse("host \"{}\": {}", item, why);
 }
 
 /// Parses "b", "me@b:4", "[fd00::2%eth0]:4". A name does not begin with a dash: ssh would parse an option.
@@ -40,22 +41,23 @@ HostSlots parse_host(const std::string& item) {
                                    net::is_numeric_host(address.substr(0, address.find('%')))));
   }
   if (!is_good)
-    refuse(item, fmt::format("write b, or me@b:4 for 4 ranks there (1 to {}), or [fd00::2]:4 for an IPv6 "
-                             "address; of node[1-4] name every host: node1,node2",
-                             kLargestJob));
+    refuse_host(item,
+                fmt::format("write b, or me@b:4 for 4 ranks there (1 to {}), or [fd00::2]:4 for an IPv6 "
+                            "address; of node[1-4] name every host: node1,node2",
+                            kLargestJob));
   return host;
 }
 
 std::vector<HostSlots> checked(std::vector<HostSlots> hosts) {
-  if (hosts.empty()) throw InvalidArgument("no host was named", {});
+  if (hosts.empty()) refuse("no host was named");
   std::set<std::string> known;
   int slots = 0;
   for (const HostSlots& host : hosts) {
-    if (!known.insert(host.login).second) refuse(host.login, "it is named twice; give it more slots instead");
+    if (!known.insert(host.login).second)
+      refuse_host(host.login, "it is named twice; give it more slots instead");
     slots += host.slots;
   }
-  if (slots > kLargestJob)
-    throw InvalidArgument(fmt::format("{} ranks are more than {}", slots, kLargestJob), {});
+  if (slots > kLargestJob) refuse("{} ranks are more than {}", slots, kLargestJob);
   return hosts;
 }
 
@@ -91,7 +93,7 @@ std::vector<HostSlots> parse_hosts(const std::string& list) {
 
 std::vector<HostSlots> read_hosts_file(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw InvalidArgument(fmt::format("{}: {}", path, std::strerror(errno)), {});
+  if (!file) refuse("{}: {}", path, std::strerror(errno));
   std::vector<HostSlots> hosts;
   int number = 0;
   for (std::string line; std::getline(file, line);) {
@@ -101,13 +103,13 @@ std::vector<HostSlots> read_hosts_file(const std::string& path) {
     if (!(words >> name)) continue;
     words >> slots >> more;
     try {
-      if (!more.empty()) refuse(line, "only a name and a number of ranks stand on a line");
+      if (!more.empty()) refuse_host(line, "only a name and a number of ranks stand on a line");
       hosts.push_back(parse_host(slots.empty() ? name : name + ":" + slots));
     } catch (const InvalidArgument& error) {
-      throw InvalidArgument(fmt::format("{}:{}: {}", path, number, error.what()), {});
+      refuse("{}:{}: {}", path, number, error.what());
     }
   }
-  if (file.bad()) throw InvalidArgument(fmt::format("{}: {}", path, std::strerror(errno)), {});
+  if (file.bad()) refuse("{}: {}", path, std::strerror(errno));
   return checked(std::move(hosts));
 }
 

@@ -24,6 +24,7 @@
 #include "launch/terminals.hpp"
 #include "net/address.hpp"
 #include "net/random.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -482,7 +483,7 @@ void Job::abandon() {
 
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
   if (const int size = size_of(options); size < 1 || size > kLargestJob)
-    throw InvalidArgument(fmt::format("cannot start {} ranks: from 1 to {}", size, kLargestJob), {});
+    refuse("cannot start {} ranks: from 1 to {}", size, kLargestJob);
   // Descriptors 0 to 2 must be open, or a pipe of the launcher would become a rank's standard input.
   int fd;
   while ((fd = ::open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= 2) {

@@ -1,33 +1,30 @@
 #include <CLI/CLI.hpp>
 
 #include "launch/launcher.hpp"
+#include "options.hpp"
 
 namespace kolo::cli {
 
 void SshOptions::add_to(CLI::App& command) {
-  const auto add = [&](CLI::Option* option, const char* type) {
-    return option->type_name(type)->group("Several hosts");
+  const auto add = [&](const char* names, auto& target, const char* type, const char* what) {
+    return add_value(command, names, target, type, what)->group("Several hosts");
   };
-  auto* list = add(command.add_option_function<std::string>(
-                       "--hosts", [this](const std::string& text) { hosts = parse_hosts(text); },
-                       "Hosts on which to start ranks over ssh, and how many on each: a:4,me@b:4"),
-                   "LIST");
-  add(command.add_option_function<std::string>(
+  auto* list = command.add_option_function<std::string>(
+      "--hosts", [this](const std::string& text) { hosts = parse_hosts(text); },
+      "Hosts on which to start ranks over ssh, and how many on each: a:4,me@b:4");
+  list->type_name("LIST")->group("Several hosts");
+  command
+      .add_option_function<std::string>(
           "--hosts-file", [this](const std::string& path) { hosts = read_hosts_file(path); },
-          "The same from a file, a line a host: \"me@b 4\"; # starts a comment"),
-      "FILE")
+          "The same from a file, a line a host: \"me@b 4\"; # starts a comment")
+      ->type_name("FILE")
+      ->group("Several hosts")
       ->excludes(list);
-  add(command.add_option("--ssh", ssh, "The command that logs in there, with its options")
-          ->capture_default_str(),
-      "COMMAND");
-  add(command.add_option("--remote-kolo", remote_kolo,
-                         "Where kolo is there (default: the same path as here)"),
-      "PATH");
-  add(command.add_option("--store-address", store_address,
-                         "Where they reach this machine (default: its address on the route to them)"),
-      "ADDRESS");
-  add(command.add_option("-x", variables, "A variable to pass on, or to set, for the ranks; may be repeated"),
-      "NAME[=VALUE]")
+  add("--ssh", ssh, "COMMAND", "The command that logs in there, with its options");
+  add("--remote-kolo", remote_kolo, "PATH", "Where kolo is there (default: the same path as here)");
+  add("--store-address", store_address, "ADDRESS",
+      "Where they reach this machine (default: its address on the route to them)");
+  add("-x", variables, "NAME[=VALUE]", "A variable to pass on, or to set, for the ranks; may be repeated")
       ->allow_extra_args(false)
       ->check([](const std::string& text) { return text.empty() || text[0] == '=' ? "no name" : ""; });
 }

@@ -14,7 +14,6 @@
 #include "bench/sizes.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
-#include "kolo/error.hpp"
 #include "options.hpp"
 #include "plan/quantities.hpp"
 #include "plan/subcommands.hpp"
@@ -23,6 +22,7 @@
 #include "selection/chooser.hpp"
 #include "text/columns.hpp"
 #include "text/json_lines.hpp"
+#include "text/refuse.hpp"
 #include "text/size.hpp"
 #include "transport/transport.hpp"
 
@@ -31,8 +31,7 @@ namespace kolo::plan {
 void refuse_options_before(const CLI::App& plan, std::string_view name) {
   for (const CLI::Option* option : plan.get_options()) {
     if (option->count() == 0) continue;
-    throw InvalidArgument(fmt::format("{} stands before {}: its options follow it", option->get_name(), name),
-                          {});
+    cli::refuse("{} stands before {}: its options follow it", option->get_name(), name);
   }
 }
 
@@ -77,7 +76,7 @@ struct Line {
 /// their number matches.
 void add_bandwidths(selection::Topology& topology, std::size_t hosts, const std::vector<std::string>& names) {
   if (!names.empty() && names.size() != hosts) {
-    throw InvalidArgument(fmt::format("--names are {}, but there are {} hosts", names.size(), hosts), {});
+    refuse("--names are {}, but there are {} hosts", names.size(), hosts);
   }
   topology.host_names = names.empty() ? topology.table.hosts() : names;
   if (topology.host_names.size() == hosts) {
@@ -85,7 +84,7 @@ void add_bandwidths(selection::Topology& topology, std::size_t hosts, const std:
     topology.ring = selection::ring_by_bandwidth(topology);
   }
   if (topology.bandwidth.empty() && !names.empty()) {
-    throw InvalidArgument("the table does not know the bandwidth between all of --names", {});
+    refuse("the table does not know the bandwidth between all of --names");
   }
 }
 
@@ -223,22 +222,20 @@ void print_table(const selection::Topology& topology, const PlanRequest& request
 
 void run_plan(const PlanRequest& request) {
   if (request.collective.empty()) {
-    throw InvalidArgument(
+    refuse(
         "kolo plan needs a collective (all_reduce, broadcast, ...), step or training (kolo plan --help tells "
-        "more)",
-        {});
+        "more)");
   }
   const schedule::Collective collective = algorithms::require_collective(request.collective).value_or_throw();
-  if (collective == schedule::Collective::send_recv)
-    throw InvalidArgument("send_recv has no algorithms to choose from", {});
+  if (collective == schedule::Collective::send_recv) refuse("send_recv has no algorithms to choose from");
   std::vector<int> hosts = parse_ranks_per_host(request.hosts);
   const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostPlannedRanks, {8});
   const bool is_barrier = collective == schedule::Collective::barrier;
-  if (is_barrier && !request.bytes.empty()) throw InvalidArgument("a barrier has no --bytes", {});
+  if (is_barrier && !request.bytes.empty()) refuse("a barrier has no --bytes");
   const auto sizes = is_barrier ? std::vector<std::uint64_t>{0}
                                 : bench::parse_sizes(request.bytes.empty() ? "1M" : request.bytes);
-  if (sizes.size() != 1) throw InvalidArgument("--bytes takes one size", {});
-  if (ranks.size() != 1) throw InvalidArgument("--ranks takes one number", {});
+  if (sizes.size() != 1) refuse("--bytes takes one size");
+  if (ranks.size() != 1) refuse("--ranks takes one number");
   selection::Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
   const Plan plan = make_plan(chooser, collective, sizes[0]);
   JsonLines json(request.json);
@@ -253,20 +250,15 @@ void add_plan(CLI::App& app) {
   CLI::App* plan = app.add_subcommand("plan", "Predict what a call or a training step will take");
   plan->footer(kPlanExamples);
   plan->add_option("COLLECTIVE", request->collective, "all_reduce, broadcast, ...");
-  plan->add_option("-n,--ranks", request->ranks, "How many ranks (default: those of --hosts, else 8)")
-      ->type_name("N");
-  plan->add_option("--bytes", request->bytes, "Size of the whole data: 64K, 1.5MiB (default: 1M)")
-      ->type_name("SIZE");
-  plan->add_option("--hosts", request->hosts, "How many ranks on each host: 4,4 (default: all on one)")
-      ->type_name("LIST");
-  plan->add_option("--names", request->names,
-                   "The hosts as the tuning table names them (default: all of its hosts, if as many)")
-      ->delimiter(',')
-      ->type_name("LIST");
-  plan->add_option("--links", request->links, "The transport between ranks of one host")
-      ->capture_default_str()
-      ->check(CLI::IsMember(transport::transport_names()))
-      ->type_name("NAME");
+  add_value(*plan, "-n,--ranks", request->ranks, "N", "How many ranks (default: those of --hosts, else 8)");
+  add_value(*plan, "--bytes", request->bytes, "SIZE", "Size of the whole data: 64K, 1.5MiB (default: 1M)");
+  add_value(*plan, "--hosts", request->hosts, "LIST",
+            "How many ranks on each host: 4,4 (default: all on one)");
+  add_value(*plan, "--names", request->names, "LIST",
+            "The hosts as the tuning table names them (default: all of its hosts, if as many)")
+      ->delimiter(',');
+  add_value(*plan, "--links", request->links, "NAME", "The transport between ranks of one host")
+      ->check(CLI::IsMember(transport::transport_names()));
   add_wide(*plan, request->wide);
   add_json(*plan, request->json, "one object");
   plan::add_step(*plan);

@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "kolo/error.hpp"
+#include "text/refuse.hpp"
 #include "text/size.hpp"
 
 namespace kolo::plan {
@@ -24,19 +24,20 @@ struct Unit {
 };
 
 constexpr Unit kTimeUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
-constexpr Unit kRateUnits[] = {{"bit", 1. / 8},    {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8},
-                               {"tbit", 1e12 / 8}, {"b/s", 1},        {"kb/s", 1e3},     {"mb/s", 1e6},
-                               {"gb/s", 1e9},      {"tb/s", 1e12}};
+constexpr Unit kRateUnits[] = {
+    {"bit", 1. / 8},   {"kbit", 1e3 / 8},   {"mbit", 1e6 / 8},   {"gbit", 1e9 / 8},   {"tbit", 1e12 / 8},
+    {"bit/s", 1. / 8}, {"kbit/s", 1e3 / 8}, {"mbit/s", 1e6 / 8}, {"gbit/s", 1e9 / 8}, {"tbit/s", 1e12 / 8},
+    {"b/s", 1},        {"kb/s", 1e3},       {"mb/s", 1e6},       {"gb/s", 1e9},       {"tb/s", 1e12}};
 constexpr Unit kShareUnits[] = {{"", 1}, {"%", 0.01}};
 
-[[noreturn]] void refuse_quantity(std::string_view option, std::string_view text, std::string_view what) {
-  throw InvalidArgument(fmt::format("{} {}: {}", option, text, what), {});
-}
-
-std::optional<double> scaled(const std::pair<double, std::string>& number, std::span<const Unit> units) {
-  const auto unit = std::ranges::find(units, std::string_view(number.second), &Unit::name);
-  if (unit == units.end()) return std::nullopt;
-  return number.first * unit->factor;
+double parse_quantity(std::string_view option, std::string_view text, std::span<const Unit> units,
+                      double least, double most, std::string_view accepted) {
+  const auto number = cli::split_unit(text);
+  const auto unit =
+      number ? std::ranges::find(units, std::string_view(number->second), &Unit::name) : units.end();
+  const double value = unit == units.end() ? -1 : number->first * unit->factor;
+  if (value < least || value > most) cli::refuse("{} {}: {}", option, text, accepted);
+  return value;
 }
 
 /// Formats in the largest unit that gives a number of 1 or more, else in the last unit. `units` are in
@@ -51,7 +52,7 @@ std::string in_largest_unit(double value, std::span<const Unit> units) {
 
 std::uint64_t parse_bytes(std::string_view option, std::string_view text) {
   const auto bytes = cli::parse_size(text);
-  if (!bytes || *bytes < 1) refuse_quantity(option, text, fmt::format("write {}", cli::kSizeForm));
+  if (!bytes || *bytes < 1) cli::refuse("{} {}: write {}", option, text, cli::kSizeForm);
   return *bytes;
 }
 
@@ -60,40 +61,32 @@ std::uint64_t parse_count(std::string_view option, std::string_view text, std::u
   std::uint64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || end != text.data() + text.size() || count < least || count > most)
-    refuse_quantity(option, text, fmt::format("write {} from {} to {}", what, least, most));
+    cli::refuse("{} {}: write {} from {} to {}", option, text, what, least, most);
   return count;
 }
 
 double parse_seconds(std::string_view option, std::string_view text) {
-  constexpr std::string_view kAccepted =
-      "write a time from 0 to 1000000000s with its unit, ns, us, ms, s, min or h, such as 300ms";
-  const auto number = cli::split_unit(text);
-  if (!number) refuse_quantity(option, text, kAccepted);
-  if (number->first == 0 && number->second.empty()) return 0;
-  const auto seconds = scaled(*number, kTimeUnits);
-  if (!seconds || *seconds > kMaxSeconds) refuse_quantity(option, text, kAccepted);
-  return *seconds;
+  if (text == "0") return 0;
+  return parse_quantity(
+      option, text, kTimeUnits, 0, kMaxSeconds,
+      "write a time from 0 to 1000000000s with its unit, ns, us, ms, s, min or h, such as 300ms");
 }
 
 double parse_rate(std::string_view option, std::string_view text) {
-  constexpr std::string_view kAccepted =
+  return parse_quantity(
+      option, text, kRateUnits, 1. / 8, kMaxBytesPerSecond,
       "write a rate of 1bit to 8000tbit a second with its unit, kbit, mbit, gbit or KB/s, MB/s, GB/s, such "
-      "as 9.6gbit or 1.2GB/s";
-  auto number = cli::split_unit(text);
-  if (!number) refuse_quantity(option, text, kAccepted);
-  if (number->second.ends_with("bit/s")) number->second.resize(number->second.size() - 2);
-  const auto rate = scaled(*number, kRateUnits);
-  if (!rate || *rate < 1. / 8 || *rate > kMaxBytesPerSecond) refuse_quantity(option, text, kAccepted);
-  return *rate;
+      "as 9.6gbit or 1.2GB/s");
 }
 
 double parse_share(std::string_view option, std::string_view text) {
-  constexpr std::string_view kAccepted = "write a share from 0 to 1, such as 0.67 or 67%";
-  const auto number = cli::split_unit(text);
-  if (!number) refuse_quantity(option, text, kAccepted);
-  const auto share = scaled(*number, kShareUnits);
-  if (!share || *share > 1) refuse_quantity(option, text, kAccepted);
-  return *share;
+  return parse_quantity(option, text, kShareUnits, 0, 1, "write a share from 0 to 1, such as 0.67 or 67%");
+}
+
+double payload_rate(std::string_view rate, std::string_view payload) {
+  const double share = parse_share("--payload", payload);
+  if (share == 0) cli::refuse("--payload 0: links that carry no payload carry no gradients");
+  return parse_rate("--rate", rate) * share;
 }
 
 std::string with_separators(std::uint64_t number) {

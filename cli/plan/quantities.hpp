@@ -27,6 +27,9 @@ double parse_rate(std::string_view option, std::string_view text);
 /// "0.67", "67%": from 0 to 1.
 double parse_share(std::string_view option, std::string_view text);
 
+/// What a link carries: parse_rate() of --rate, times parse_share() of --payload, which is not 0.
+double payload_rate(std::string_view rate, std::string_view payload);
+
 /// With thousands separators: 1,200,000,000.
 std::string with_separators(std::uint64_t number);
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "kolo/error.hpp"
 #include "options.hpp"
 #include "plan/quantities.hpp"
 #include "plan/step.hpp"
@@ -20,6 +19,7 @@
 #include "selection/chooser.hpp"
 #include "text/columns.hpp"
 #include "text/json_lines.hpp"
+#include "text/refuse.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::plan {
@@ -79,9 +79,7 @@ TrainingJob job_of(const StepRequest& request) {
   job.workers =
       static_cast<int>(parse_count("--hosts", request.hosts, 2, kMaxWorkers, "the number of hosts,"));
   job.backward = job.compute * parse_share("--backward", request.backward);
-  const double payload = parse_share("--payload", request.payload);
-  if (payload == 0) throw InvalidArgument("--payload 0: links that carry no payload carry no gradients", {});
-  job.bytes_per_second = parse_rate("--rate", request.rate) * payload;
+  job.bytes_per_second = payload_rate(request.rate, request.payload);
   job.unevenness = parse_share("--unevenness", request.unevenness);
   return job;
 }
@@ -156,31 +154,21 @@ void add_step(CLI::App& plan) {
   CLI::App* step = plan.add_subcommand(
       "step", "Time a training step with a parameter server, a driver, a ring and others");
   step->footer(kStepExamples);
-  step->add_option("--bytes", request->bytes,
-                   "Gradients of one worker: 1.2GB, 25MiB; 4 bytes for a float32 parameter")
-      ->required()
-      ->type_name("SIZE");
-  step->add_option("--compute", request->compute,
-                   "Forward, backward and optimizer of a worker's step: 300ms, 1.5s")
-      ->required()
-      ->type_name("TIME");
-  step->add_option("--hosts", request->hosts, "How many hosts, with one worker each")
-      ->required()
-      ->type_name("N");
-  step->add_option("--rate", request->rate, "The rate of each host's link, each way: 9.6gbit, 1.2GB/s")
-      ->required()
-      ->type_name("RATE");
-  step->add_option("--payload", request->payload,
-                   "The share of the rate that is payload; 0.956 for TCP over Ethernet")
-      ->capture_default_str()
-      ->type_name("SHARE");
-  step->add_option("--backward", request->backward, "The share of --compute that is backward")
-      ->capture_default_str()
-      ->type_name("SHARE");
-  step->add_option("--unevenness", request->unevenness,
-                   "How unevenly a server's connections advance: 0 alike, 1 in turns")
-      ->capture_default_str()
-      ->type_name("SHARE");
+  cli::add_value(*step, "--bytes", request->bytes, "SIZE",
+                 "Gradients of one worker: 1.2GB, 25MiB; 4 bytes for a float32 parameter")
+      ->required();
+  cli::add_value(*step, "--compute", request->compute, "TIME",
+                 "Forward, backward and optimizer of a worker's step: 300ms, 1.5s")
+      ->required();
+  cli::add_value(*step, "--hosts", request->hosts, "N", "How many hosts, with one worker each")->required();
+  cli::add_value(*step, "--rate", request->rate, "RATE",
+                 "The rate of each host's link, each way: 9.6gbit, 1.2GB/s")
+      ->required();
+  cli::add_value(*step, "--payload", request->payload, "SHARE",
+                 "The share of the rate that is payload; 0.956 for TCP over Ethernet");
+  cli::add_value(*step, "--backward", request->backward, "SHARE", "The share of --compute that is backward");
+  cli::add_value(*step, "--unevenness", request->unevenness, "SHARE",
+                 "How unevenly a server's connections advance: 0 alike, 1 in turns");
   cli::add_wide(*step, request->wide);
   cli::add_json(*step, request->json, "one object, in seconds, bytes and shares");
   step->callback([request, &plan] {

@@ -20,6 +20,7 @@
 #include "precision/sum_error.hpp"
 #include "text/columns.hpp"
 #include "text/json_lines.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::precision {
 namespace {
@@ -133,7 +134,7 @@ std::vector<int> ranks_of(const std::vector<std::string>& texts) {
   }
   if (texts.empty()) result = {2, 4, 8, 16, 32, 64, 128, 256};
   if (std::ranges::find(result, 1) != result.end()) {
-    throw InvalidArgument("--ranks 1: nothing is summed; two ranks are the least", {});
+    cli::refuse("--ranks 1: nothing is summed; two ranks are the least");
   }
   return result;
 }
@@ -159,8 +160,7 @@ Request request_of(const PrecisionArguments& arguments) {
       *std::ranges::find_if(types, [&](DType type) { return name_of(type) == arguments.type; });
   parse_wire(arguments.wire, request.arithmetic.wire);
   if (request.arithmetic.element != DType::float32 && request.arithmetic.wire != Wire::native) {
-    throw InvalidArgument(
-        fmt::format("--wire {}: wire formats are for float32, not {}", arguments.wire, arguments.type), {});
+    cli::refuse("--wire {}: wire formats are for float32, not {}", arguments.wire, arguments.type);
   }
   request.count = arguments.count;
   request.seeds = arguments.seeds;
@@ -267,7 +267,7 @@ int run_precision(const PrecisionArguments& arguments) {
     }
   }
   // An algorithm named by the user that can serve no case is wrong usage.
-  if (!arguments.algorithms.empty() && !any_served) throw InvalidArgument(unable, {});
+  if (!arguments.algorithms.empty() && !any_served) cli::refuse("{}", unable);
   return same_bits ? 0 : 1;
 }
 
@@ -286,43 +286,27 @@ void add_precision(CLI::App& app) {
   const auto arguments = std::make_shared<PrecisionArguments>();
   precision->footer(kPrecisionFooter);
   precision->add_option("ALGORITHM", arguments->algorithms, "NAME[:PARAMETER=VALUE]... (default: all)");
-  precision
-      ->add_option("-n,--ranks", arguments->ranks,
-                   "How many, or ranges, as in 2:8,64 (default: powers of two, 2 to 256)")
-      ->delimiter(',')
-      ->type_name("LIST");
-  precision->add_option("--per-host", arguments->per_host, "Ranks on each host (default: all on one)")
-      ->check(CLI::Range(1, kMostRanks))
-      ->type_name("N");
-  precision
-      ->add_option("--data", arguments->data,
-                   "How numbers are drawn; cancelling: two ranks have 16384 and -16384; one_large: one has "
-                   "16384")
-      ->check(CLI::IsMember(list_of(kDataNames)))
-      ->capture_default_str()
-      ->type_name("NAME");
-  precision
-      ->add_option("--order", arguments->order,
-                   "Which rank has which number of an element; ascending: rank 0 the smallest magnitude")
-      ->check(CLI::IsMember(list_of(kOrderNames)))
-      ->capture_default_str()
-      ->type_name("NAME");
-  precision->add_option("--type", arguments->type, "The type of the arrays")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}))
-      ->capture_default_str()
-      ->type_name("NAME");
-  precision->add_option("--wire", arguments->wire, "The format of messages")
-      ->check(CLI::IsMember({"native", "float16", "bfloat16"}))
-      ->capture_default_str()
-      ->type_name("NAME");
-  precision->add_option("--count", arguments->count, "Elements of each rank")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20))
-      ->capture_default_str()
-      ->type_name("N");
-  precision->add_option("--seeds", arguments->seeds, "How often the data is drawn")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str()
-      ->type_name("N");
+  cli::add_value(*precision, "-n,--ranks", arguments->ranks, "LIST",
+                 "How many, or ranges, as in 2:8,64 (default: powers of two, 2 to 256)")
+      ->delimiter(',');
+  cli::add_value(*precision, "--per-host", arguments->per_host, "N",
+                 "Ranks on each host (default: all on one)")
+      ->check(CLI::Range(1, kMostRanks));
+  cli::add_value(*precision, "--data", arguments->data, "NAME",
+                 "How numbers are drawn; cancelling: two ranks have 16384 and -16384; one_large: one has "
+                 "16384")
+      ->check(CLI::IsMember(list_of(kDataNames)));
+  cli::add_value(*precision, "--order", arguments->order, "NAME",
+                 "Which rank has which number of an element; ascending: rank 0 the smallest magnitude")
+      ->check(CLI::IsMember(list_of(kOrderNames)));
+  cli::add_value(*precision, "--type", arguments->type, "NAME", "The type of the arrays")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+  cli::add_value(*precision, "--wire", arguments->wire, "NAME", "The format of messages")
+      ->check(CLI::IsMember({"native", "float16", "bfloat16"}));
+  cli::add_value(*precision, "--count", arguments->count, "N", "Elements of each rank")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20));
+  cli::add_value(*precision, "--seeds", arguments->seeds, "N", "How often the data is drawn")
+      ->check(CLI::Range(1, 1000));
   cli::add_json(*precision, arguments->json, "an object a line");
   precision->callback([arguments] {
     if (const int code = run_precision(*arguments); code != 0) throw CLI::RuntimeError(code);

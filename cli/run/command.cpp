@@ -12,6 +12,7 @@
 #include "kolo/error.hpp"
 #include "launch/launcher.hpp"
 #include "options.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -61,14 +62,13 @@ bool takes_value(std::string_view option) {
 
 int run(const LaunchOptions& options) {
   if (!options.remote.hosts.empty() && options.ranks != 0) {
-    throw InvalidArgument("--ranks and --hosts exclude each other: --hosts a:2 starts 2 ranks on a", {});
+    refuse("--ranks and --hosts exclude each other: --hosts a:2 starts 2 ranks on a");
   }
   if (options.remote.hosts.empty() && options.ranks == 0) {
-    throw InvalidArgument("kolo run needs --ranks N, or --hosts or --hosts-file (kolo run --help tells more)",
-                          {});
+    refuse("kolo run needs --ranks N, or --hosts or --hosts-file (kolo run --help tells more)");
   }
   if (options.command.empty() && options.job_size == 0) {
-    throw InvalidArgument("kolo run needs a PROGRAM after its options (kolo run --help tells more)", {});
+    refuse("kolo run needs a PROGRAM after its options (kolo run --help tells more)");
   }
   return launch_ranks(options).status();
 }
@@ -93,11 +93,9 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
   auto options = std::make_shared<LaunchOptions>();
   options->command = std::move(program);
   options->ranks = 0;
-  accept_auto(run_command
-                  ->add_option("-n,--ranks", options->ranks,
-                               "How many ranks, on this machine; auto: one for each core; also -np")
-                  ->check(CLI::Range(1, kLargestJob))
-                  ->type_name("N"));
+  accept_auto(add_value(*run_command, "-n,--ranks", options->ranks, "N",
+                        "How many ranks, on this machine; auto: one for each core; also -np")
+                  ->check(CLI::Range(1, kLargestJob)));
   run_command->add_flag_callback(
       "--no-prefix", [options] { options->prefix_output = false; },
       "Do not begin the ranks' lines with [rank]");

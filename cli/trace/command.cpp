@@ -15,8 +15,9 @@
 #include "base/status.hpp"
 #include "base/whole_file.hpp"
 #include "commands.hpp"
-#include "kolo/error.hpp"
+#include "options.hpp"
 #include "text/columns.hpp"
+#include "text/refuse.hpp"
 #include "trace/merge.hpp"
 
 namespace kolo::cli {
@@ -88,7 +89,7 @@ void check_output(const MergeRequest& request) {
   std::error_code error;
   for (const std::string& path : request.files) {
     if (fs::equivalent(path, request.output, error))
-      throw InvalidArgument(path + " is one of the files to merge: it cannot be the output too", {});
+      refuse("{} is one of the files to merge: it cannot be the output too", path);
   }
   const fs::path folder = fs::path(request.output).parent_path();
   const bool plain = !fs::exists(request.output, error) || fs::is_regular_file(request.output, error);
@@ -140,9 +141,7 @@ void add_trace(CLI::App& app) {
   trace->footer(kTraceExamples);
   merge->footer(kTraceExamples);
   merge->add_option("FILE", request->files, "The files of the ranks")->required()->expected(1, -1);
-  merge->add_option("-o,--output", request->output, "The merged file, a Chrome trace")
-      ->required()
-      ->type_name("FILE");
+  add_value(*merge, "-o,--output", request->output, "FILE", "The merged file, a Chrome trace")->required();
   merge->callback([request] { merge_files(*request); });
 }
 

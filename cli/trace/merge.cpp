@@ -1,7 +1,5 @@
 #include "trace/merge.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -10,16 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.hpp"
-#include "kolo/error.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::timelines {
 namespace {
 
 using nlohmann::json;
-
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw InvalidArgument(path + ": " + why, {});
-}
 
 bool is_span(const json& event) {
   return event.value("ph", "") == "X";
@@ -80,7 +74,8 @@ RankTimeline read_timeline(const std::string& path) {
     });
     const json about = rest.is_object() ? rest.value("otherData", json()) : json();
     if (!about.is_object() || about.value("format", "") != "kolo timeline") {
-      refuse(path, "is not a rank's timeline (KOLO_TIMELINE=FOLDER makes the ranks of a job write theirs)");
+      cli::refuse("{}: is not a rank's timeline (KOLO_TIMELINE=FOLDER makes the ranks of a job write theirs)",
+                  path);
     }
     about.at("rank").get_to(read.rank);
     about.at("host").get_to(read.host);
@@ -90,11 +85,11 @@ RankTimeline read_timeline(const std::string& path) {
     about.at("dropped").get_to(read.dropped);
     if (rest.at("traceEvents") != json::array()) broken = "traceEvents has more than events";
   } catch (const json::parse_error&) {
-    refuse(path, "is no JSON: it is not a timeline, or it was cut off");
+    cli::refuse("{}: is no JSON: it is not a timeline, or it was cut off", path);
   } catch (const json::exception& error) {
     broken = error.what();
   }
-  if (!broken.empty()) refuse(path, fmt::format("is a broken timeline: {}", broken));
+  if (!broken.empty()) cli::refuse("{}: is a broken timeline: {}", path, broken);
   for (const auto& [thread, name] : threads.names) {
     if (name != "waiting" && !name.starts_with("waiting (")) continue;
     for (const auto& [rank, time] : threads.waited_us[thread]) read.waited_us[rank] += time;
@@ -108,13 +103,12 @@ void check_together(std::vector<RankTimeline>& timelines) {
     const RankTimeline& one = timelines[i - 1];
     const RankTimeline& next = timelines[i];
     if (one.group != next.group) {
-      refuse(
-          next.path,
-          fmt::format("is of another job than {}: its group is {}, not {}; merge the files of one job at a "
-                      "time",
-                      one.path, next.group, one.group));
+      cli::refuse(
+          "{}: is of another job than {}: its group is {}, not {}; merge the files of one job at a "
+          "time",
+          next.path, one.path, next.group, one.group);
     }
-    if (one.rank == next.rank) refuse(next.path, fmt::format("is of rank {}, as {} is", next.rank, one.path));
+    if (one.rank == next.rank) cli::refuse("{}: is of rank {}, as {} is", next.path, next.rank, one.path);
   }
 }
 

@@ -24,6 +24,7 @@
 #include "options.hpp"
 #include "selection/topology.hpp"
 #include "text/json_lines.hpp"
+#include "text/refuse.hpp"
 #include "transport/transport.hpp"
 #include "tune/bandwidth.hpp"
 
@@ -95,7 +96,7 @@ bench::Settings settings_for(const TuneRequest& request, const std::string& coll
 int tune_as_rank(const TuneRequest& request) {
   for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
   Communicator communicator = Communicator::create();
-  if (communicator.size() < 2) throw InvalidArgument("one rank has nothing to tune", {});
+  if (communicator.size() < 2) refuse("one rank has nothing to tune");
   const bool leads = communicator.rank() == 0;
   JsonLines json(leads ? request.json : "");
   const bool tells = leads && !json.replaces_text();
@@ -229,27 +230,19 @@ void add_tune(CLI::App& app) {
   const auto request = std::make_shared<TuneRequest>();
   CLI::App* tune = app.add_subcommand("tune", "Measure this machine, so that kolo chooses well");
   tune->footer(kTuneExamples);
-  auto* ranks = tune->add_option("-n,--ranks", request->ranks, "Numbers of ranks to start")
+  auto* ranks = add_value(*tune, "-n,--ranks", request->ranks, "LIST", "Numbers of ranks to start")
                     ->delimiter(',')
-                    ->check(CLI::Range(2, kLargestJob))
-                    ->capture_default_str()
-                    ->type_name("LIST");
+                    ->check(CLI::Range(2, kLargestJob));
   accept_auto(ranks);
-  tune->add_option("--collectives", request->collectives, "What to measure")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->type_name("LIST");
-  auto* transport = tune->add_option("--transport", request->transports, "Between ranks on this machine")
-                        ->delimiter(',')
-                        ->check(CLI::IsMember(transport::transport_names(transport::Reach::host)))
-                        ->capture_default_str()
-                        ->type_name("LIST");
-  tune->add_option("--sizes", request->sizes, "Sizes of the whole data: 64K, 1.5MiB; ranges FROM:TO:FACTOR")
-      ->capture_default_str()
-      ->type_name("LIST");
-  tune->add_option("-o,--output", request->file,
-                   "The tuning table (default: KOLO_TABLE's); it keeps what it has of other settings")
-      ->type_name("FILE");
+  add_value(*tune, "--collectives", request->collectives, "LIST", "What to measure")->delimiter(',');
+  auto* transport =
+      add_value(*tune, "--transport", request->transports, "LIST", "Between ranks on this machine")
+          ->delimiter(',')
+          ->check(CLI::IsMember(transport::transport_names(transport::Reach::host)));
+  add_value(*tune, "--sizes", request->sizes, "LIST",
+            "Sizes of the whole data: 64K, 1.5MiB; ranges FROM:TO:FACTOR");
+  add_value(*tune, "-o,--output", request->file, "FILE",
+            "The tuning table (default: KOLO_TABLE's); it keeps what it has of other settings");
   tune->add_flag("--only-bandwidths", request->only_bandwidths,
                  "Over several hosts: measure what each can send to each other one, and no more");
   add_wide(*tune, request->wide);

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "kolo/error.hpp"
 #include "options.hpp"
 #include "plan/quantities.hpp"
 #include "plan/subcommands.hpp"
@@ -15,6 +14,7 @@
 #include "plan/training/tables.hpp"
 #include "text/columns.hpp"
 #include "text/json_lines.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::plan {
 namespace {
@@ -71,15 +71,12 @@ Cluster cluster_of(const TrainingRequest& request) {
   cluster.ranks_per_host =
       static_cast<int>(parse_count("--ranks-per-host", request.ranks_per_host, 1, kMostRanks));
   if (cluster.ranks() < 2 || cluster.ranks() > kMostRanks) {
-    throw InvalidArgument(fmt::format("{} hosts of {} ranks: a job has 2 to {} ranks", cluster.hosts,
-                                      cluster.ranks_per_host, kMostRanks),
-                          {});
+    cli::refuse("{} hosts of {} ranks: a job has 2 to {} ranks", cluster.hosts, cluster.ranks_per_host,
+                kMostRanks);
   }
-  const double payload = parse_share("--payload", request.payload);
-  if (payload == 0) throw InvalidArgument("--payload 0: links that carry no payload carry no gradients", {});
   if (request.rate.empty() && cluster.hosts > 1)
-    throw InvalidArgument("several --hosts need --rate, what each host's link carries", {});
-  if (!request.rate.empty()) cluster.bytes_per_second = parse_rate("--rate", request.rate) * payload;
+    cli::refuse("several --hosts need --rate, what each host's link carries");
+  if (!request.rate.empty()) cluster.bytes_per_second = payload_rate(request.rate, request.payload);
   return cluster;
 }
 
@@ -89,7 +86,7 @@ double state_of(const std::string& name) {
     if (name == optimizer.name) return optimizer.state_per_parameter;
     known += (known.empty() ? "" : ", ") + std::string(optimizer.name);
   }
-  throw InvalidArgument(fmt::format("--optimizer {}: it is one of {}", name, known), {});
+  cli::refuse("--optimizer {}: it is one of {}", name, known);
 }
 
 Job job_of(const TrainingRequest& request) {
@@ -103,16 +100,13 @@ Job job_of(const TrainingRequest& request) {
   job.samples = request.samples.empty() ? job.profile.batch * ranks
                                         : parse_count("--samples", request.samples, 1, kMostSamples);
   if (job.samples % ranks != 0) {
-    throw InvalidArgument(
-        fmt::format("--samples {} cannot be divided among {} ranks evenly", job.samples, ranks), {});
+    cli::refuse("--samples {} cannot be divided among {} ranks evenly", job.samples, ranks);
   }
   if (!request.micro_batches.empty()) {
     const std::uint64_t count = parse_count("--micro-batches", request.micro_batches, 1, kMostSamples);
     if (job.samples / ranks % count != 0) {
-      throw InvalidArgument(
-          fmt::format("--micro-batches {} do not divide the {} samples of a step and rank evenly", count,
-                      job.samples / ranks),
-          {});
+      cli::refuse("--micro-batches {} do not divide the {} samples of a step and rank evenly", count,
+                  job.samples / ranks);
     }
     job.micro_batches = static_cast<int>(count);
   }
@@ -157,35 +151,22 @@ void add_training(CLI::App& plan) {
   const auto request = std::make_shared<TrainingRequest>();
   CLI::App* training = plan.add_subcommand("training", "Rank the ways to train a model by time and memory");
   training->footer(kTrainingExamples);
-  training
-      ->add_option("--model", request->model, "What each layer computes, keeps and sends, as JSON (below)")
-      ->required()
-      ->type_name("FILE");
-  training->add_option("--hosts", request->hosts, "How many hosts")->required()->type_name("N");
-  training->add_option("--ranks-per-host", request->ranks_per_host, "How many ranks on each host")
-      ->capture_default_str()
-      ->type_name("N");
-  training->add_option("--rate", request->rate, "The rate of each host's link, each way: 1gbit, 1.2GB/s")
-      ->type_name("RATE");
-  training
-      ->add_option("--payload", request->payload,
-                   "The share of the rate that is payload; 0.956 for TCP over Ethernet")
-      ->capture_default_str()
-      ->type_name("SHARE");
-  training->add_option("--memory", request->memory, "The memory that a rank has: 8GiB")->type_name("SIZE");
-  training
-      ->add_option("--optimizer", request->optimizer,
-                   "sgd, momentum or adam: 0, 4 or 8 bytes of state for each parameter")
-      ->capture_default_str()
-      ->type_name("NAME");
-  training
-      ->add_option("--samples", request->samples,
-                   "Samples of a step, all ranks together (default: the profile's batch for each rank)")
-      ->type_name("N");
-  training
-      ->add_option("--micro-batches", request->micro_batches,
-                   "Micro-batches of each pipeline in a step (default: the fastest number that fits)")
-      ->type_name("N");
+  cli::add_value(*training, "--model", request->model, "FILE",
+                 "What each layer computes, keeps and sends, as JSON (below)")
+      ->required();
+  cli::add_value(*training, "--hosts", request->hosts, "N", "How many hosts")->required();
+  cli::add_value(*training, "--ranks-per-host", request->ranks_per_host, "N", "How many ranks on each host");
+  cli::add_value(*training, "--rate", request->rate, "RATE",
+                 "The rate of each host's link, each way: 1gbit, 1.2GB/s");
+  cli::add_value(*training, "--payload", request->payload, "SHARE",
+                 "The share of the rate that is payload; 0.956 for TCP over Ethernet");
+  cli::add_value(*training, "--memory", request->memory, "SIZE", "The memory that a rank has: 8GiB");
+  cli::add_value(*training, "--optimizer", request->optimizer, "NAME",
+                 "sgd, momentum or adam: 0, 4 or 8 bytes of state for each parameter");
+  cli::add_value(*training, "--samples", request->samples, "N",
+                 "Samples of a step, all ranks together (default: the profile's batch for each rank)");
+  cli::add_value(*training, "--micro-batches", request->micro_batches, "N",
+                 "Micro-batches of each pipeline in a step (default: the fastest number that fits)");
   cli::add_wide(*training, request->wide);
   cli::add_json(*training, request->json, "one object, in seconds and bytes");
   training->callback([request, &plan] {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "kolo/error.hpp"
+#include "text/refuse.hpp"
 
 namespace kolo::plan {
 namespace {
@@ -18,10 +18,6 @@ using Json = nlohmann::json;
 constexpr double kLargestNumber = 1e15;
 constexpr std::size_t kMostLayers = 2000;
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what) {
-  throw InvalidArgument(where + ": " + what, {});
-}
-
 /// As it stands in the file, or the beginning of it.
 std::string quoted(const Json& value) {
   constexpr std::size_t kLongest = 40;
@@ -31,13 +27,13 @@ std::string quoted(const Json& value) {
 
 const Json& member(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
-  if (found == object.end()) refuse(where, fmt::format("\"{}\" is missing", key));
+  if (found == object.end()) cli::refuse("{}: \"{}\" is missing", where, key);
   return *found;
 }
 
 std::string text_of(const Json& object, const char* key, const std::string& where) {
   const Json& value = member(object, key, where);
-  if (!value.is_string()) refuse(where, fmt::format("\"{}\" is {}, but must be a text", key, quoted(value)));
+  if (!value.is_string()) cli::refuse("{}: \"{}\" is {}, but must be a text", where, key, quoted(value));
   return value.get<std::string>();
 }
 
@@ -45,7 +41,7 @@ double number_of(const Json& object, const char* key, const std::string& where) 
   const Json& value = member(object, key, where);
   const double number = value.is_number() ? value.get<double>() : -1;
   if (!(number >= 0 && number <= kLargestNumber)) {
-    refuse(where, fmt::format("\"{}\" is {}, but must be a number from 0 to 10^15", key, quoted(value)));
+    cli::refuse("{}: \"{}\" is {}, but must be a number from 0 to 10^15", where, key, quoted(value));
   }
   return number;
 }
@@ -57,14 +53,14 @@ double number_or_zero(const Json& object, const char* key, const std::string& wh
 std::uint64_t count_of(const Json& object, const char* key, const std::string& where) {
   const double number = number_of(object, key, where);
   if (number != std::floor(number)) {
-    refuse(where, fmt::format("\"{}\" is {}, but must be a whole number", key, quoted(object.at(key))));
+    cli::refuse("{}: \"{}\" is {}, but must be a whole number", where, key, quoted(object.at(key)));
   }
   return static_cast<std::uint64_t>(number);
 }
 
 ProfiledLayer layer_of(const Json& object, std::size_t place, const std::string& source) {
   std::string where = fmt::format("{}: layer {}", source, place);
-  if (!object.is_object()) refuse(where, "it is " + quoted(object) + ", but must be an object");
+  if (!object.is_object()) cli::refuse("{}: it is {}, but must be an object", where, quoted(object));
   ProfiledLayer layer;
   layer.name = text_of(object, "name", where);
   where += fmt::format(" (\"{}\")", layer.name);
@@ -82,7 +78,7 @@ Json parse_json(std::string_view text, const std::string& source) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    refuse(source, fmt::format("this is no JSON ({}); JSON has no NaN and no Infinity", error.what()));
+    cli::refuse("{}: this is no JSON ({}); JSON has no NaN and no Infinity", source, error.what());
   }
 }
 
@@ -90,25 +86,26 @@ Json parse_json(std::string_view text, const std::string& source) {
 
 ModelProfile parse_profile(std::string_view text, const std::string& source) {
   const Json json = parse_json(text, source);
-  if (!json.is_object()) refuse(source, "the profile of a model is an object with name, batch and layers");
+  if (!json.is_object())
+    cli::refuse("{}: the profile of a model is an object with name, batch and layers", source);
   ModelProfile profile;
   profile.name = text_of(json, "name", source);
   profile.batch = count_of(json, "batch", source);
-  if (profile.batch == 0) refuse(source, "\"batch\" is 0, but a batch has one sample or more");
+  if (profile.batch == 0) cli::refuse("{}: \"batch\" is 0, but a batch has one sample or more", source);
   const Json& layers = member(json, "layers", source);
-  if (!layers.is_array()) refuse(source, "\"layers\" is " + quoted(layers) + ", but must be a list");
-  if (layers.empty()) refuse(source, "\"layers\" is empty: a model has one layer or more");
+  if (!layers.is_array()) cli::refuse("{}: \"layers\" is {}, but must be a list", source, quoted(layers));
+  if (layers.empty()) cli::refuse("{}: \"layers\" is empty: a model has one layer or more", source);
   if (layers.size() > kMostLayers)
-    refuse(source, fmt::format("{} layers are more than {}", layers.size(), kMostLayers));
+    cli::refuse("{}: {} layers are more than {}", source, layers.size(), kMostLayers);
   for (const Json& layer : layers) profile.layers.push_back(layer_of(layer, profile.layers.size(), source));
   return profile;
 }
 
 ModelProfile read_profile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path, "the profile of a model cannot be opened");
+  if (!file) cli::refuse("{}: the profile of a model cannot be opened", path);
   std::ostringstream text;
-  if (!(text << file.rdbuf())) refuse(path, "the profile of a model is empty or cannot be read");
+  if (!(text << file.rdbuf())) cli::refuse("{}: the profile of a model is empty or cannot be read", path);
   return parse_profile(text.str(), path);
 }
 
