@@ -14,7 +14,7 @@
 #include "base/similar.hpp"
 #include "commands.hpp"
 #include "help/outline.hpp"
-#include "help/page.hpp"
+#include "help/pages.hpp"
 #include "kolo/error.hpp"
 #include "kolo/version.hpp"
 #include "options.hpp"
@@ -123,6 +123,7 @@ int run(std::vector<std::string> arguments) {
   app.set_version_flag("--version", std::string("kolo ") + kolo::version(), "Show the version of kolo");
   app.footer(kFooter);
   app.require_subcommand(1);
+  const std::vector<std::string> typed = arguments;
   kolo::cli::add_run(app, kolo::cli::take_program(arguments));
   kolo::cli::normalize(arguments);
   kolo::cli::add_doctor(app);
@@ -139,8 +140,13 @@ int run(std::vector<std::string> arguments) {
   kolo::cli::add_help(app);
   kolo::cli::add_docs(app);
   kolo::cli::add_man(app);
-  if (arguments.empty()) {
+  if (typed.empty()) {
     fmt::print("{}", kolo::cli::first_page(app));
+    return 0;
+  }
+  // Scripts of shells ask. The words are not for CLI11 to read.
+  if (typed.front() == "complete") {
+    fmt::print("{}", kolo::cli::completions(kolo::cli::outline_of(app), {typed.begin() + 1, typed.end()}));
     return 0;
   }
   return parse(app, std::move(arguments));

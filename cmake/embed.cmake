@@ -1,7 +1,7 @@
-# cmake -D FOLDER=cli/draw/web -D OUTPUT=web_files.cpp -P embed.cmake: the folder's files as constants of draw/web.hpp; page.css is
-# kPageCss.
-set(text "#include \"draw/web.hpp\"\n\nnamespace kolo::draw {\n")
-file(GLOB files RELATIVE ${FOLDER} ${FOLDER}/*.html ${FOLDER}/*.css ${FOLDER}/*.js)
+# cmake -D FOLDER=cli/draw/web -D HEADER=draw/web.hpp -D NAMESPACE=kolo::draw -D OUTPUT=web.cpp -P embed.cmake: the
+# folder's files as constants that the header declares; page.css is kPageCss.
+set(text "#include \"${HEADER}\"\n\nnamespace ${NAMESPACE} {\n")
+file(GLOB files RELATIVE ${FOLDER} ${FOLDER}/*)
 foreach(file ${files})
   set(name "")
   string(REPLACE "." ";" words ${file})
@@ -14,5 +14,5 @@ foreach(file ${files})
   file(READ ${FOLDER}/${file} content)
   string(APPEND text "\nconst std::string_view k${name} = R\"embedded(${content})embedded\";\n")
 endforeach()
-string(APPEND text "\n}  // namespace kolo::draw\n")
+string(APPEND text "\n}  // namespace ${NAMESPACE}\n")
 file(WRITE ${OUTPUT} "${text}")

@@ -9,9 +9,7 @@
 
 #include "base/similar.hpp"
 #include "commands.hpp"
-#include "help/completion.hpp"
-#include "help/man.hpp"
-#include "help/page.hpp"
+#include "help/pages.hpp"
 #include "kolo/version.hpp"
 #include "text/refuse.hpp"
 
@@ -93,11 +91,8 @@ void add_completion(CLI::App& app) {
   completion->add_option("SHELL", *shell, "The shell")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  completion->callback([&app, shell] {
-    const Outline kolo = outline_of(app);
-    fmt::print("{}", *shell == "bash"  ? bash_completion(kolo)
-                     : *shell == "zsh" ? zsh_completion(kolo)
-                                       : fish_completion(kolo));
+  completion->callback([shell] {
+    fmt::print("{}", *shell == "bash" ? kCompletionBash : *shell == "zsh" ? kCompletionZsh : kCompletionFish);
   });
 }
 

@@ -1,5 +1,3 @@
-#include "help/man.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,6 +5,7 @@
 #include <sstream>
 
 #include "base/whole_file.hpp"
+#include "help/pages.hpp"
 #include "kolo/version.hpp"
 
 namespace kolo::cli {
@@ -82,8 +81,7 @@ std::string body(const std::string& footer) {
   return result + (is_verbatim ? kEndVerbatim : "");
 }
 
-}  // namespace
-
+/// The page in roff.
 std::string man_page(const Outline& outline) {
   std::string text =
       fmt::format(".TH {} 1 \"\" \"kolo {}\" \"kolo\"\n", upper(page_name(outline)), version());
@@ -113,6 +111,8 @@ std::string man_page(const Outline& outline) {
   const std::string parent = outline.name.substr(0, std::min(outline.name.find(' '), outline.name.size()));
   return text + (parent == outline.name ? "" : ".SH SEE ALSO\n\\fB" + parent + "\\fR(1)\n");
 }
+
+}  // namespace
 
 void write_man_pages(const Outline& outline, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);

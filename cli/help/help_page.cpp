@@ -1,8 +1,7 @@
-#include "help/page.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "help/pages.hpp"
 #include "text/columns.hpp"
 
 namespace kolo::cli {
