@@ -94,7 +94,6 @@ class GlooContestant : public Contestant {
         }
         return {"ring", "bcube"};
       case Kind::reduce_scatter:  // only in an older class, in place
-      case Kind::rewrite:
         return {};
       case Kind::all_to_all:  // never in place
         if (what.in_place) return {};

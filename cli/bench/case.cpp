@@ -1,108 +1,62 @@
 #include "bench/case.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace kolo::bench {
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
-    "scatter",    "gather",         "all_to_all", "barrier",   "send_recv"};
+using schedule::Parts;
+
+std::uint64_t elements(const Case& what, Parts parts, bool is_there, int rank) {
+  // In send_recv ranks work in pairs; an odd last rank is idle.
+  const bool is_idle = what.kind == Kind::send_recv && (rank ^ 1) >= what.ranks;
+  if (!is_there || is_idle) return 0;
+  return parts == Parts::per_rank ? what.count * static_cast<std::uint64_t>(what.ranks) : what.count;
+}
+
+std::uint64_t unit_of(Kind kind, DType dtype, int ranks) {
+  return size_of(dtype) * (is_partitioned(kind) ? static_cast<std::uint64_t>(ranks) : 1);
+}
 
 }  // namespace
 
-std::string_view name_of(Kind kind) noexcept {
-  return kind == Kind::rewrite ? "rewrite" : kNames[static_cast<std::size_t>(kind)];
-}
-
-bool parse_kind(std::string_view name, Kind& out) noexcept {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) return false;
-  out = static_cast<Kind>(found - kNames.begin());
-  return true;
-}
-
-std::span<const std::string_view> kind_names() noexcept {
-  return kNames;
-}
-
 std::uint64_t Case::bytes() const noexcept {
-  return count * size_of(dtype) * (is_partitioned(kind) ? static_cast<std::uint64_t>(ranks) : 1);
+  return count * unit_of(kind, dtype, ranks);
 }
 
 std::uint64_t Case::in_count(int rank) const noexcept {
-  const auto all = count * static_cast<std::uint64_t>(ranks);
-  switch (kind) {
-    case Kind::reduce_scatter:
-    case Kind::all_to_all:
-      return all;
-    case Kind::scatter:
-      return rank == 0 ? all : 0;
-    case Kind::broadcast:
-      return rank == 0 ? count : 0;
-    case Kind::barrier:
-      return 0;
-    case Kind::send_recv:  // ranks work in pairs; an odd last rank is idle
-      return (rank ^ 1) < ranks ? count : 0;
-    default:
-      return count;
-  }
+  const schedule::CollectiveTraits& traits = schedule::traits_of(kind);
+  return elements(*this, traits.input, traits.has_input(rank == 0), rank);
 }
 
 std::uint64_t Case::out_count(int rank) const noexcept {
-  const auto all = count * static_cast<std::uint64_t>(ranks);
-  switch (kind) {
-    case Kind::all_gather:
-    case Kind::all_to_all:
-      return all;
-    case Kind::gather:
-      return rank == 0 ? all : 0;
-    case Kind::reduce:
-      return rank == 0 ? count : 0;
-    case Kind::barrier:
-      return 0;
-    case Kind::send_recv:
-      return (rank ^ 1) < ranks ? count : 0;
-    default:
-      return count;
-  }
+  const schedule::CollectiveTraits& traits = schedule::traits_of(kind);
+  return elements(*this, traits.output, traits.has_output(rank == 0), rank);
 }
 
 std::uint64_t Case::offset_in_place(int rank) const noexcept {
-  switch (kind) {
-    case Kind::reduce_scatter:
-    case Kind::all_gather:
-      return count * static_cast<std::uint64_t>(rank);
-    default:  // scatter and gather: the root is rank 0, and its part is the first
-      return 0;
-  }
+  const schedule::CollectiveTraits& traits = schedule::traits_of(kind);
+  const bool is_within = traits.input_within_output() || traits.output_within_input();
+  return is_within ? count * static_cast<std::uint64_t>(rank) : 0;
 }
 
 double Case::bus_factor() const noexcept {
-  const double n = ranks;
-  switch (kind) {
-    case Kind::all_reduce:
-      return 2 * (n - 1) / n;
-    case Kind::reduce_scatter:
-    case Kind::all_gather:
-    case Kind::scatter:
-    case Kind::gather:
-    case Kind::all_to_all:
-      return (n - 1) / n;
-    default:
-      return 1;
-  }
+  const double share = (ranks - 1.0) / ranks;
+  if (is_partitioned(kind)) return share;
+  return kind == Kind::all_reduce ? 2 * share : 1;
+}
+
+std::optional<ReduceOp> Case::reduction() const noexcept {
+  return !rewrites && schedule::is_reducing(kind) ? std::optional(op) : std::nullopt;
 }
 
 Case make_case(Kind kind, std::uint64_t bytes, int ranks, DType dtype, ReduceOp op, bool in_place) noexcept {
+  const schedule::CollectiveTraits& traits = schedule::traits_of(kind);
   Case result{kind, ranks, dtype, op, in_place, 0};
-  // A message between two ranks needs two buffers; a broadcast and a rewrite have one buffer by definition.
-  if (kind == Kind::send_recv) result.in_place = false;
-  if (kind == Kind::broadcast || kind == Kind::rewrite) result.in_place = true;
-  if (kind == Kind::barrier) return result;
-  const std::uint64_t unit = size_of(dtype) * (is_partitioned(kind) ? static_cast<std::uint64_t>(ranks) : 1);
-  result.count = bytes == 0 ? 0 : std::max<std::uint64_t>(1, bytes / unit);
+  if (traits.placement != schedule::Placement::either)
+    result.in_place = traits.placement == schedule::Placement::in_place;
+  if (traits.input == Parts::none || bytes == 0) return result;
+  result.count = std::max<std::uint64_t>(1, bytes / unit_of(kind, dtype, ranks));
   return result;
 }
 

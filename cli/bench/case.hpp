@@ -2,44 +2,23 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
+#include <optional>
 #include <string_view>
 
 #include "kolo/dtype.hpp"
 #include "kolo/reduction.hpp"
 #include "kolo/wire.hpp"
+#include "schedule/collective.hpp"
 
 namespace kolo::bench {
 
-/// The measured operation. `rewrite`: all ranks load and store their own memory in place at the same time.
-enum class Kind : std::uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  broadcast,
-  reduce,
-  scatter,
-  gather,
-  all_to_all,
-  barrier,
-  send_recv,
-  rewrite,
-};
+/// The measured operation.
+using Kind = schedule::Collective;
 
-std::string_view name_of(Kind kind) noexcept;
-/// The inverse, for all kinds that a user can select (not `rewrite`). False if there is no such collective.
-bool parse_kind(std::string_view name, Kind& out) noexcept;
-/// The names that parse_kind() takes.
-std::span<const std::string_view> kind_names() noexcept;
-
-constexpr bool is_reducing(Kind kind) noexcept {
-  return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce;
-}
 /// The data has one part per rank, so `bytes` is a multiple of the number of ranks.
 constexpr bool is_partitioned(Kind kind) noexcept {
-  return kind == Kind::reduce_scatter || kind == Kind::all_gather || kind == Kind::scatter ||
-         kind == Kind::gather || kind == Kind::all_to_all;
+  const schedule::CollectiveTraits& traits = schedule::traits_of(kind);
+  return traits.input == schedule::Parts::per_rank || traits.output == schedule::Parts::per_rank;
 }
 
 /// One measurement. Roots are rank 0. A value.
@@ -54,6 +33,8 @@ struct Case {
   int tensors = 1;        ///< calls of a step, each on its own data; several calls run concurrently
   double compute_ms = 0;  ///< processor time that a rank computes for before each step; timed with it
   int steps = 1;          ///< steps of an iteration, one after another, each on its own data
+  /// No call: all ranks load and store their own memory in place at the same time.
+  bool rewrites = false;
 
   /// Size of a tensor as in nccl-tests: the larger of the input and the output of a rank (of the root).
   std::uint64_t bytes() const noexcept;
@@ -64,6 +45,10 @@ struct Case {
   std::uint64_t offset_in_place(int rank) const noexcept;
   /// busbw / algbw as nccl-tests defines it: the share of `bytes` that must cross the slowest link.
   double bus_factor() const noexcept;
+  /// The reduction; nullopt: data is only moved, or rewritten.
+  std::optional<ReduceOp> reduction() const noexcept;
+  /// "all_reduce", "rewrite".
+  std::string_view name() const noexcept { return rewrites ? "rewrite" : schedule::name_of(kind); }
 };
 
 /// The case nearest to `bytes`: rounded down to whole elements (and parts), but at least one unless 0.

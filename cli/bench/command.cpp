@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "bench/grid.hpp"
-#include "bench/json_lines.hpp"
 #include "bench/machine.hpp"
 #include "bench/neighbours.hpp"
 #include "bench/processes.hpp"
@@ -128,11 +127,10 @@ std::uint64_t run_grid(const Settings& settings, Communicator communicator) {
     if (grid.wrong > 0) fmt::print("# WRONG: {} elements\n", grid.wrong);
     std::fflush(stdout);
   }
-  schedule::Collective collective;
-  if (!settings.table.empty() && schedule::parse_collective(name_of(settings.kind), collective)) {
+  if (!settings.table.empty()) {
     selection::update_table(settings.table, [&](selection::TuningTable& table) {
       table.set_model(setting, costs);
-      bench::learn(grid, collective, setting, table);
+      bench::learn(grid, settings.kind, setting, table);
     }).throw_if_error();
   }
   return grid.wrong;

@@ -72,6 +72,10 @@ void KoloContestant::prepare(const Case& what, const std::string& algorithm, std
 }
 
 void KoloContestant::call(std::size_t begin, std::size_t end) {
+  if (what_.rewrites) {
+    for (std::size_t i = begin; i < end; ++i) rewrite(buffers_[i].out.data, what_.bytes());
+    return;
+  }
   if (end - begin == 1) return call(buffers_[begin]);
   for (std::size_t i = begin; i < end; ++i) works_[i] = start(buffers_[i]);
   for (std::size_t i = begin; i < end; ++i) works_[i].wait();
@@ -109,13 +113,11 @@ void KoloContestant::call(const Buffers& buffers) {
       if (rank() % 2 == 1) communicator_.send(in, peer);
       return;
     }
-    case Kind::rewrite:
-      return;
   }
 }
 
 std::string KoloContestant::algorithm_used() {
-  if (what_.kind == Kind::send_recv || what_.kind == Kind::rewrite) return "message";
+  if (what_.kind == Kind::send_recv) return "message";
   const Work work = start(buffers_[0]);
   work.wait();
   return work.algorithm();
@@ -146,7 +148,6 @@ Work KoloContestant::start(const Buffers& buffers) {
     case Kind::barrier:
       return communicator_.barrier_async(options_);
     case Kind::send_recv:
-    case Kind::rewrite:
       break;
   }
   return {};
@@ -170,15 +171,6 @@ std::string KoloContestant::transports() const {
   std::string joined;
   for (const auto& name : names) joined += (joined.empty() ? "" : "+") + name;
   return joined;
-}
-
-void RewriteContestant::prepare(const Case& what, const std::string&, std::span<const Piece> pieces) {
-  pieces_.assign(pieces.begin(), pieces.end());
-  bytes_ = what.bytes();
-}
-
-void RewriteContestant::call(std::size_t begin, std::size_t end) {
-  for (std::size_t i = begin; i < end; ++i) rewrite(pieces_[i].out, bytes_);
 }
 
 }  // namespace kolo::bench

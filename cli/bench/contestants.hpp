@@ -1,4 +1,4 @@
-// The two contestants (backends) of this program: kolo, and rewriting of memory.
+// The contestant (backend) of this program: kolo.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,8 @@
 
 namespace kolo::bench {
 
-/// kolo over one communicator. An empty algorithm leaves the choice to kolo.
+/// kolo over one communicator. An empty algorithm leaves the choice to kolo. If the case rewrites, each rank
+/// inverts its own memory in place instead: the least loads and stores of an all-reduce in place.
 class KoloContestant : public Contestant {
  public:
   KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory);
@@ -47,29 +48,6 @@ class KoloContestant : public Contestant {
   CallOptions options_;
   std::vector<Buffers> buffers_;
   std::vector<Work> works_;
-};
-
-/// All ranks load, change and store their own memory in place at once: the least loads and stores of an
-/// all-reduce in place. Other functions, memory() too, are those of the other contestant.
-class RewriteContestant : public Contestant {
- public:
-  explicit RewriteContestant(Contestant& other) : Contestant(other.rank(), other.size()), other_(other) {}
-
-  std::vector<std::string> algorithms(const Case&) const override { return {"rewrite"}; }
-  bool computes() const override { return false; }
-  std::byte* memory(std::size_t bytes) override { return other_.memory(bytes); }
-  void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
-  void call(std::size_t begin, std::size_t end) override;
-  void barrier() override { other_.barrier(); }
-  void share(void* data, std::size_t bytes) override { other_.share(data, bytes); }
-  void collect(const double* mine, std::size_t count, double* all) override {
-    other_.collect(mine, count, all);
-  }
-
- private:
-  Contestant& other_;
-  std::vector<Piece> pieces_;
-  std::size_t bytes_ = 0;
 };
 
 }  // namespace kolo::bench

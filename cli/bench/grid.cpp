@@ -11,7 +11,6 @@
 
 #include "base/cores.hpp"
 #include "bench/contestants.hpp"
-#include "bench/json_lines.hpp"
 #include "bench/progress.hpp"
 #include "bench/row.hpp"
 #include "bench/table.hpp"
@@ -87,7 +86,7 @@ class GridRunner {
 
   Grid run() {
     algorithms::ScheduleSpec spec;
-    schedule::parse_collective(name_of(settings_.kind), spec.collective);
+    spec.collective = settings_.kind;
     spec.size = kolo_.size();
     spec.hosts = situation_of(communicator_).hosts;
     const bool one_buffer = settings_.kind == Kind::all_to_all && settings_.in_place;

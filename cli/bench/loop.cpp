@@ -26,7 +26,7 @@ class Data {
   Data(Contestant& contestant, const Case& what)
       : what_(what),
         rank_(contestant.rank()),
-        pattern_(what.dtype, is_reducing(what.kind) ? std::optional(what.op) : std::nullopt, what.ranks),
+        pattern_(what.dtype, what.reduction(), what.ranks),
         noise_(what.wire, what.op, what.ranks) {
     const std::size_t element = size_of(what.dtype);
     const std::size_t in_bytes = what.in_count(rank_) * element, out_bytes = what.out_count(rank_) * element;
@@ -88,36 +88,19 @@ class Data {
     const std::uint64_t count = what_.count;
     const auto mine = static_cast<std::uint64_t>(rank_) * count;
     const std::size_t part = count * size_of(what_.dtype);
-    std::uint64_t wrong = 0;
-    switch (what_.kind) {
-      case Kind::all_reduce:
-      case Kind::reduce:
-        return pattern_.count_wrong_reduced(out, count, number);
-      case Kind::reduce_scatter:
-        return pattern_.count_wrong_reduced(out, count, number, mine);
-      case Kind::all_gather:
-      case Kind::gather:
-        for (int source = 0; source < what_.ranks; ++source) {
-          wrong += pattern_.count_wrong(out + static_cast<std::size_t>(source) * part, count, source, number);
-        }
-        return wrong;
-      case Kind::all_to_all:
-        for (int source = 0; source < what_.ranks; ++source) {
-          wrong += pattern_.count_wrong(out + static_cast<std::size_t>(source) * part, count, source, number,
-                                        mine);
-        }
-        return wrong;
-      case Kind::broadcast:
-        return pattern_.count_wrong(out, count, 0, number);
-      case Kind::scatter:
-        return pattern_.count_wrong(out, count, 0, number, mine);
-      case Kind::send_recv:
-        return pattern_.count_wrong(out, count, rank_ ^ 1, number);
-      case Kind::rewrite:
-      case Kind::barrier:
-        return 0;
+    const schedule::CollectiveTraits& traits = schedule::traits_of(what_.kind);
+    // A contribution with a part for each rank: this rank gets its own.
+    const std::uint64_t first = traits.input == schedule::Parts::per_rank ? mine : 0;
+    if (traits.reduces) return pattern_.count_wrong_reduced(out, count, number, first);
+    if (traits.output != schedule::Parts::per_rank) {
+      const int source = traits.has_root() ? 0 : rank_ ^ 1;
+      return pattern_.count_wrong(out, count, source, number, first);
     }
-    return 0;
+    std::uint64_t wrong = 0;
+    for (int source = 0; source < what_.ranks; ++source)
+      wrong +=
+          pattern_.count_wrong(out + static_cast<std::size_t>(source) * part, count, source, number, first);
+    return wrong;
   }
 
   Case what_;
@@ -175,7 +158,7 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
     cpu_us += processor_us(CLOCK_PROCESS_CPUTIME_ID) - used - what.compute_ms * 1e3 * what.steps;
     // Ranks may share a core, so no rank verifies before all ranks have stopped their clocks.
     contestant.barrier();
-    if (contestant.computes()) wrong += data.count_wrong(iteration);
+    if (contestant.computes() && !what.rewrites) wrong += data.count_wrong(iteration);
     return std::chrono::duration<double, std::micro>(end - begin).count() / calls;
   };
 

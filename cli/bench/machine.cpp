@@ -3,7 +3,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/cores.hpp"
 
@@ -31,6 +33,20 @@ Machine this_machine() {
   utsname system;
   if (::uname(&system) == 0) machine.kernel = std::string(system.sysname) + " " + system.release;
   return machine;
+}
+
+std::string machine_line(const Machine& machine, const std::string& version,
+                         const Neighbourhood& neighbours) {
+  nlohmann::ordered_json json;
+  json["type"] = "machine";
+  json["kolo"] = version;
+  json["cpu"] = machine.cpu;
+  json["cores"] = machine.cores;
+  json["memory_GB"] = std::round(machine.memory_GB * 1000) / 1000;
+  json["kernel"] = machine.kernel;
+  json["neighbours"] = neighbours.count;
+  if (neighbours.blip_us.second > 0) json["blip_us"] = neighbours.blip_us;
+  return json.dump();
 }
 
 }  // namespace kolo::bench

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "bench/neighbours.hpp"
+
 namespace kolo::bench {
 
 struct Machine {
@@ -14,5 +16,8 @@ struct Machine {
 
 /// Reads /proc and uname; what cannot be found stays empty.
 Machine this_machine();
+
+/// A line of JSON with `type` "machine".
+std::string machine_line(const Machine& machine, const std::string& version, const Neighbourhood& neighbours);
 
 }  // namespace kolo::bench

@@ -14,7 +14,8 @@
 
 #include "base/cores.hpp"
 #include "bench/processes.hpp"
-#include "bench/sizes.hpp"
+#include "launch/child.hpp"
+#include "text/size.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -83,7 +84,7 @@ std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::st
   const std::string program = here / kind.program, n = std::to_string(ranks);
   std::string starter(kind.starter);
   if (starter.find('/') != std::string::npos) starter = here / starter;
-  if (!find_program(program) || !(starter.empty() || find_program(starter))) {
+  if (!cli::find_program(program).ok() || !(starter.empty() || cli::find_program(starter).ok())) {
     reason = fmt::format(
         "{} is not here: it needs bin/kolo of a build folder that was made with -D KOLO_BENCH=ON{}{}",
         kind.name, kind.packages.empty() ? "" : " and ", kind.packages);
@@ -106,7 +107,7 @@ std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::st
     const std::string home = std::filesystem::path(starter).parent_path().parent_path();
     const std::string needed = fmt::format(fmt::runtime(kind.needed), home);
     for (const std::string_view text : {std::string_view(needed), std::string_view(peer->settings_)}) {
-      for (const std::string_view word : split(text, ' ')) {
+      for (const std::string_view word : cli::split(text, ' ')) {
         if (!word.empty()) (word.find('=') == word.npos ? command : variables).emplace_back(word);
       }
     }

@@ -9,10 +9,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <thread>
+
+#include "launch/child.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -51,11 +52,7 @@ pid_t start_process(const std::vector<std::string>& command, int output,
     if (!belongs_to_a_job(*entry)) environment.emplace_back(*entry);
   }
   // All allocations happen before the fork.
-  std::vector<char*> arguments, settings;
-  for (const auto& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-  for (const auto& variable : environment) settings.push_back(const_cast<char*>(variable.c_str()));
-  arguments.push_back(nullptr);
-  settings.push_back(nullptr);
+  const std::vector<char*> arguments = cli::pointers(command), settings = cli::pointers(environment);
 
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -88,20 +85,6 @@ std::string program_path() {
   if (!hidden) return program.string();
   // Without /proc: as the caller of exec(2) spelled it.
   return std::filesystem::absolute(reinterpret_cast<const char*>(::getauxval(AT_EXECFN))).string();
-}
-
-std::optional<std::string> find_program(const std::string& name) {
-  const auto executable = [](const std::string& path) { return ::access(path.c_str(), X_OK) == 0; };
-  if (name.find('/') != std::string::npos) return executable(name) ? std::optional(name) : std::nullopt;
-  const char* path = std::getenv("PATH");
-  std::string_view folders = path == nullptr ? "/usr/bin:/bin" : path;
-  while (true) {
-    const auto end = folders.find(':');
-    const std::string candidate = std::string(folders.substr(0, end)) + "/" + name;
-    if (executable(candidate)) return candidate;
-    if (end == std::string_view::npos) return std::nullopt;
-    folders.remove_prefix(end + 1);
-  }
 }
 
 }  // namespace kolo::bench

@@ -1,10 +1,9 @@
-// Child processes of kolo bench: starts them, finds their programs, and ends them.
+// Child processes of kolo bench: starts and ends them.
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,5 @@ void end_processes(std::vector<pid_t>& processes, std::chrono::milliseconds grac
 
 /// The path of this program.
 std::string program_path();
-/// The path of an executable, found in PATH unless its name contains a slash; empty if there is none.
-std::optional<std::string> find_program(const std::string& name);
 
 }  // namespace kolo::bench

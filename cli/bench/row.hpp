@@ -37,4 +37,10 @@ void merge(std::vector<Sample>& into, const std::vector<Sample>& more);
 /// The sample with the lowest median; null if there is none.
 const Sample* best(const std::vector<Sample>& samples);
 
+/// The row as a line of JSON. `type` is "rewrite" for the rewriting of memory, else "result".
+std::string row_line(const Row& row);
+/// A line of `type` "choice", for `--algorithm all`: kolo's choice, the fastest algorithm, and their ratio.
+std::string choice_line(const Case& what, const std::string& choice, const std::string& fastest,
+                        const Ratio& ratio);
+
 }  // namespace kolo::bench

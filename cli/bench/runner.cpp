@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "bench/contestants.hpp"
-#include "bench/json_lines.hpp"
 #include "bench/machine.hpp"
 #include "bench/progress.hpp"
 #include "bench/row.hpp"
@@ -44,13 +43,23 @@ std::vector<std::string> promising(const std::vector<Sample>& samples) {
   return names;
 }
 
+/// Rewriting of as much memory as the case has.
+Case rewriting_of(Case what) {
+  what.count = what.bytes() / size_of(what.dtype);
+  what.kind = Kind::all_reduce;
+  what.in_place = true;
+  what.wire = Wire::native;
+  what.compute_ms = 0;
+  what.rewrites = true;
+  return what;
+}
+
 class Runner {
  public:
   Runner(const Settings& settings, const Communicator& communicator,
          std::vector<std::unique_ptr<Peer>>& peers)
       : settings_(settings),
         kolo_(communicator, settings.algorithm, settings.shared_memory),
-        rewrite_(kolo_),
         peers_(peers),
         leads_(kolo_.rank() == 0),
         json_(leads_ ? settings.json : ""),
@@ -71,11 +80,11 @@ class Runner {
   }
 
  private:
-  Case case_of(Kind kind, std::uint64_t bytes) const {
-    Case what = make_case(kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
+  Case case_of(std::uint64_t bytes) const {
+    Case what =
+        make_case(settings_.kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
     what.tensors = settings_.tensors;
     what.steps = settings_.steps;
-    if (kind == Kind::rewrite) return what;
     what.wire = settings_.wire;
     what.compute_ms = settings_.compute_ms;
     return what;
@@ -84,19 +93,13 @@ class Runner {
   Heading heading() const {
     std::vector<std::string> names;
     for (const auto& peer : peers_) names.push_back(peer->name());
-    return {version(),
-            this_machine(),
-            kolo_.transports(),
-            settings_.memory_name(),
-            case_of(settings_.kind, 1),
-            names,
-            settings_.neighbours,
-            settings_.wide};
+    return {version(),  this_machine(), kolo_.transports(),   settings_.memory_name(),
+            case_of(1), names,          settings_.neighbours, settings_.wide};
   }
 
   /// Measures kolo alternately with and without a wire format.
   void measure_rounded(std::uint64_t bytes) {
-    const Case what = case_of(settings_.kind, bytes);
+    const Case what = case_of(bytes);
     Case plain = what;
     plain.wire = Wire::native;
     const Policy policy = policy_of_a_round(settings_.policy, kRoundsInTurns);
@@ -120,7 +123,7 @@ class Runner {
   }
 
   void measure_size(std::uint64_t bytes) {
-    const Case what = case_of(settings_.kind, bytes);
+    const Case what = case_of(bytes);
     const std::string size = cli::format_size(what.bytes());
     // Every rank runs the same number of rounds, but only rank 0 knows whether there are peers.
     const int rounds = settings_.against.empty() ? 1 : kRoundsInTurns;
@@ -141,8 +144,8 @@ class Runner {
     std::vector<Sample> rewritten;
     if (what.bytes() > 0) {
       show(fmt::format("{}: rewriting memory", size));
-      rewritten.push_back(measure(rewrite_, case_of(Kind::rewrite, what.bytes()), "rewrite",
-                                  policy_of_a_round(policy, 2), iteration_));
+      rewritten.push_back(
+          measure(kolo_, rewriting_of(what), "rewrite", policy_of_a_round(policy, 2), iteration_));
     }
     progress_.clear();
     if (leads_) report(what, mine, rewritten, theirs);
@@ -166,8 +169,7 @@ class Runner {
 
     std::optional<Row> rewrite;
     if (!rewritten.empty()) {
-      rewrite = make_row("rewrite", "memory", settings_.memory_name(), case_of(Kind::rewrite, what.bytes()),
-                         rewritten.front());
+      rewrite = make_row("rewrite", "memory", settings_.memory_name(), rewriting_of(what), rewritten.front());
       rewrite_gbps_ = 2 * rewrite->algbw * what.ranks;  // each byte is loaded once and stored once
       rewrite_bytes_ = what.bytes() * static_cast<std::uint64_t>(what.tensors);
       rewrite->busbw = rewrite_gbps_;
@@ -201,7 +203,6 @@ class Runner {
 
   const Settings& settings_;
   KoloContestant kolo_;
-  RewriteContestant rewrite_;
   std::vector<std::unique_ptr<Peer>>& peers_;
   bool leads_;
   cli::JsonLines json_;

@@ -11,9 +11,9 @@
 #include "base/similar.hpp"
 #include "bench/pattern.hpp"
 #include "bench/peers.hpp"
-#include "bench/sizes.hpp"
 #include "launch/hosts.hpp"
 #include "text/refuse.hpp"
+#include "text/size.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::bench {
@@ -30,9 +30,15 @@ constexpr std::array kWires = {"native"sv, "bfloat16"sv, "float16"sv, "int8"sv};
 
 // The parts between commas that are not empty.
 std::vector<std::string> split_names(std::string_view text) {
-  const std::vector<std::string_view> parts = split(text, ',');
+  const std::vector<std::string_view> parts = cli::split(text, ',');
   std::vector<std::string> names(parts.begin(), parts.end());
   std::erase(names, "");
+  return names;
+}
+
+std::vector<std::string_view> collective_names() {
+  std::vector<std::string_view> names;
+  for (const schedule::CollectiveTraits& traits : schedule::kCollectives) names.push_back(traits.name);
   return names;
 }
 
@@ -57,16 +63,12 @@ template <typename Names>
 void check_algorithm(Kind kind, const std::string& algorithm) {
   if (algorithm.empty()) return;
   refuse_if(kind == Kind::send_recv, "send_recv is a plain message and has no algorithms");
-  if (algorithm == kEveryAlgorithm) return;
-  schedule::Collective collective;
-  refuse_if(!schedule::parse_collective(name_of(kind), collective),
-            fmt::format("{} has no algorithms", name_of(kind)));
-  algorithms::parse_algorithm(collective, algorithm).value_or_throw();
+  if (algorithm != kEveryAlgorithm) algorithms::parse_algorithm(kind, algorithm).value_or_throw();
 }
 
 // These collectives run in place by default, as in training. The other ones need two buffers.
 bool usually_in_place(Kind kind) {
-  return kind == Kind::all_reduce || kind == Kind::broadcast || kind == Kind::reduce;
+  return schedule::traits_of(kind).input == schedule::Parts::chunks;
 }
 
 }  // namespace
@@ -74,14 +76,16 @@ bool usually_in_place(Kind kind) {
 Settings check_settings(const RawSettings& raw) {
   Settings settings;
   static_cast<PlainSettings&>(settings) = raw;
-  if (!parse_kind(raw.collective, settings.kind)) refuse_name("collective", raw.collective, kind_names());
+  if (!schedule::parse_collective(raw.collective, settings.kind))
+    refuse_name("collective", raw.collective, collective_names());
   if (!parse_dtype(raw.dtype, settings.dtype)) refuse_name("dtype", raw.dtype, dtype_names());
   if (!parse_reduce_op(raw.reduction, settings.op)) refuse_name("reduction", raw.reduction, kReductions);
   if (raw.ranks == 0) settings.ranks = std::max(2, usable_cores().count());
   refuse_if(settings.ranks < 1 || settings.ranks > cli::kLargestJob,
             fmt::format("--ranks {}: from 1 to {}", raw.ranks, cli::kLargestJob));
   refuse_if(settings.kind == Kind::send_recv && settings.ranks < 2, "send_recv needs at least 2 ranks");
-  settings.sizes = settings.kind == Kind::barrier ? std::vector<std::uint64_t>{0} : parse_sizes(raw.sizes);
+  settings.sizes =
+      settings.kind == Kind::barrier ? std::vector<std::uint64_t>{0} : cli::parse_sizes(raw.sizes);
   for (const auto& name : split_names(raw.transport)) {
     if (transport::find_transport(name) == nullptr)
       refuse_name("transport", name, transport::transport_names());
@@ -129,7 +133,7 @@ Settings check_settings(const RawSettings& raw) {
     for (const PeerKind& kind : peer_kinds()) names.push_back(kind.name);
     refuse_name("peer", name, names);
   }
-  const auto op = is_reducing(settings.kind) ? std::optional(settings.op) : std::nullopt;
+  const auto op = schedule::is_reducing(settings.kind) ? std::optional(settings.op) : std::nullopt;
   const std::string limitation = Pattern::limitation(settings.dtype, op, settings.ranks);
   refuse_if(!limitation.empty(), limitation);
   return settings;

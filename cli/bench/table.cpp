@@ -107,7 +107,7 @@ std::string Table::heading() const {
   const Case& what = heading_.what;
   const Machine& machine = heading_.machine;
   const std::string ranks = fmt::format("{} rank{}", what.ranks, what.ranks == 1 ? "" : "s");
-  const std::string reduction = is_reducing(what.kind) ? fmt::format(" {}", kolo::name_of(what.op)) : "";
+  const std::string reduction = what.reduction() ? fmt::format(" {}", kolo::name_of(what.op)) : "";
   const std::string wire =
       what.wire == Wire::native ? "" : fmt::format(", {} on the wire", kolo::name_of(what.wire));
   const std::string steps = what.steps > 1 ? fmt::format(", {} calls a barrier", what.steps) : "";
@@ -139,7 +139,7 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& rewrite,
   const std::string wrong = fmt::format("{}", kolo.wrong);
   if (heading_.peers.empty()) {
     return layout_.row({size, fmt::format("{}", what.count), std::string(kolo::name_of(what.dtype)),
-                        std::string(is_reducing(what.kind) ? kolo::name_of(what.op) : "-"), name, time, mean,
+                        std::string(what.reduction() ? kolo::name_of(what.op) : "-"), name, time, mean,
                         uncertainty(kolo), p99, bandwidth(kolo, kolo.algbw), bandwidth(kolo, kolo.busbw),
                         percent(kolo, rewrite), wrong});
   }

@@ -65,7 +65,7 @@ Json to_json(const Order& order) {
 
 Order order_from_json(const Json& json) {
   Order order;
-  const bool known = parse_kind(json.at("collective").get<std::string>(), order.what.kind) &&
+  const bool known = schedule::parse_collective(json.at("collective").get<std::string>(), order.what.kind) &&
                      parse_dtype(json.at("dtype").get<std::string>(), order.what.dtype) &&
                      parse_reduce_op(json.at("reduction").get<std::string>(), order.what.op);
   if (!known) throw std::runtime_error("an order that this program does not know: " + json.dump());

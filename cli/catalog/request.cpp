@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "text/refuse.hpp"
+#include "text/size.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -16,25 +17,18 @@ int number_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-/// Cuts off and returns the text before the first `separator`.
-std::string_view take(std::string_view& text, char separator) {
-  const std::string_view piece = text.substr(0, text.find(separator));
-  text.remove_prefix(std::min(piece.size() + 1, text.size()));
-  return piece;
-}
-
 }  // namespace
 
 std::vector<int> parse_ranks_per_host(std::string_view text) {
   constexpr int kMostRanks = 1 << 20;
   std::vector<int> hosts;
-  std::string_view rest = text;
-  for (int host = 0; !rest.empty(); ++host) {
-    const int ranks = text.ends_with(',') ? -1 : number_of(take(rest, ','));
-    if (ranks < 1 || ranks > kMostRanks) {
+  if (text.empty()) return hosts;
+  int host = 0;
+  for (const std::string_view part : split(text, ',')) {
+    const int ranks = number_of(part);
+    if (ranks < 1 || ranks > kMostRanks)
       refuse("--hosts {}: it must be the number of ranks on each host, as in 3,2,3", text);
-    }
-    hosts.insert(hosts.end(), static_cast<std::size_t>(ranks), host);
+    hosts.insert(hosts.end(), static_cast<std::size_t>(ranks), host++);
   }
   return hosts;
 }
@@ -44,10 +38,9 @@ std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& host
   const auto on_hosts = static_cast<int>(hosts.size());
   if (text.empty() && !hosts.empty()) otherwise = {on_hosts};
   if (!text.empty()) {
-    std::string_view rest = text;
-    const int first = number_of(take(rest, ':'));
-    const int last = text.find(':') == text.npos ? first : number_of(rest);
-    if (first < 1 || last < first) {
+    const std::vector<std::string_view> ends = split(text, ':');
+    const int first = number_of(ends.front()), last = number_of(ends.back());
+    if (ends.size() > 2 || first < 1 || last < first) {
       refuse("--ranks {}: it must be a number from 1, or two as in 2:8, the smaller first", text);
     }
     if (last > limit) refuse("--ranks {}: {} ranks are the most here", text, limit);

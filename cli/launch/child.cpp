@@ -42,13 +42,6 @@ Status open_output(Pipe& output, bool terminal, const Terminals& size) {
   return {};
 }
 
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> list;
-  for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
-  list.push_back(nullptr);
-  return list;
-}
-
 /// Why exec reports a file as missing that exists.
 std::string missing_interpreter(const std::string& path) {
   std::ifstream file(path);
@@ -65,7 +58,15 @@ Status executable(const std::string& path) {
   return {};
 }
 
-/// The path of program `name`: `name` itself if it contains a slash, else the first executable in PATH.
+}  // namespace
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> list;
+  for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
+  list.push_back(nullptr);
+  return list;
+}
+
 Result<std::string> find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (Status status = executable(name); !status.ok()) return status;
@@ -80,8 +81,6 @@ Result<std::string> find_program(const std::string& name) {
   return Status(Code::system, name + ": not found in PATH" +
                                   (executable("./" + name).ok() ? "; did you mean ./" + name + "?" : ""));
 }
-
-}  // namespace
 
 /// Returns once the program runs, or with the reason why it does not.
 Status Child::spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,

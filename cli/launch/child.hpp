@@ -29,6 +29,12 @@ struct RankExit {
   bool failed() const { return exit_code != 0 || signal != 0; }
 };
 
+/// The texts as exec takes them; the last pointer is null. Valid as long as the texts.
+std::vector<char*> pointers(const std::vector<std::string>& texts);
+
+/// The path of program `name`: `name` itself if it contains a slash, else the first executable in PATH.
+Result<std::string> find_program(const std::string& name);
+
 /// Used by one thread, around one poll(2): watch(), poll, handle_events(); end() after waitpid(2).
 class Child {
  public:

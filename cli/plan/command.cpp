@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "bench/sizes.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "options.hpp"
@@ -232,8 +231,8 @@ void run_plan(const PlanRequest& request) {
   const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostPlannedRanks, {8});
   const bool is_barrier = collective == schedule::Collective::barrier;
   if (is_barrier && !request.bytes.empty()) refuse("a barrier has no --bytes");
-  const auto sizes = is_barrier ? std::vector<std::uint64_t>{0}
-                                : bench::parse_sizes(request.bytes.empty() ? "1M" : request.bytes);
+  const auto sizes =
+      is_barrier ? std::vector<std::uint64_t>{0} : parse_sizes(request.bytes.empty() ? "1M" : request.bytes);
   if (sizes.size() != 1) refuse("--bytes takes one size");
   if (ranks.size() != 1) refuse("--ranks takes one number");
   selection::Chooser chooser(situation_of(ranks[0], std::move(hosts), request));

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "text/refuse.hpp"
+
 namespace kolo::cli {
 namespace {
 
@@ -38,6 +40,45 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   const auto factor = factor_of(number->second);
   if (!factor || number->first * *factor > kMostBytes) return std::nullopt;
   return static_cast<std::uint64_t>(std::llround(number->first * *factor));
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const auto at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::vector<std::uint64_t> parse_sizes(std::string_view text) {
+  std::vector<std::uint64_t> sizes;
+  for (const std::string_view part : split(text, ',')) {
+    const auto fields = split(part, ':');
+    std::vector<std::uint64_t> numbers;
+    for (const auto field : fields) {
+      const auto number = parse_size(field);
+      if (!number) refuse("'{}' is not a size: write {}", field, kSizeForm);
+      numbers.push_back(*number);
+    }
+    if (numbers.size() == 1) {
+      sizes.push_back(numbers[0]);
+      continue;
+    }
+    const std::uint64_t factor = numbers.size() == 3 ? numbers[2] : 2;
+    if (numbers.size() > 3 || factor < 2 || numbers[0] == 0 || numbers[0] > numbers[1]) {
+      refuse(
+          "'{}' is not a range of sizes: write FROM:TO[:FACTOR] with 0 < FROM <= TO and"
+          " FACTOR >= 2, such as 8:64M:4",
+          part);
+    }
+    for (std::uint64_t size = numbers[0]; size <= numbers[1]; size *= factor) {
+      sizes.push_back(size);
+      if (size > numbers[1] / factor) break;
+    }
+  }
+  return sizes;
 }
 
 std::string format_size(std::uint64_t bytes) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace kolo::cli {
 
@@ -17,6 +18,13 @@ inline constexpr std::string_view kSizeForm =
 /// "8", "64K", "64KiB", "1.5M", "1.2GB", in any case: K, Ki and KiB are 1024 bytes, KB is 1000, as for GNU's
 /// programs. Rounded to whole bytes. nullopt for any other text, and above 2^50.
 std::optional<std::uint64_t> parse_size(std::string_view text);
+
+/// Comma-separated sizes, each as parse_size() reads it, or a range FROM:TO[:FACTOR] that multiplies by
+/// FACTOR (default 2), in the order given. Throws InvalidArgument.
+std::vector<std::uint64_t> parse_sizes(std::string_view text);
+
+/// The parts between separators; an empty text is one empty part.
+std::vector<std::string_view> split(std::string_view text, char separator);
 
 /// In the largest unit of 1024 that gives a number of 1 or more, with at most four significant digits: "8 B",
 /// "1.75 KiB", "64 MiB".

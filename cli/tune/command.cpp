@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "bench/grid.hpp"
-#include "bench/json_lines.hpp"
 #include "bench/machine.hpp"
 #include "bench/processes.hpp"
 #include "bench/progress.hpp"
@@ -144,13 +143,12 @@ int tune_as_rank(const TuneRequest& request) {
     ++part.number;
     const bench::Grid grid = bench::measure_grid(settings, communicator, slow, json);
     wrong += grid.wrong;
-    schedule::Collective parsed;
-    if (!leads || !schedule::parse_collective(collective, parsed)) continue;
+    if (!leads) continue;
     if (tells) {
       fmt::print("# {}, {} ranks\n{}", collective, communicator.size(),
                  bench::grid_table(grid, request.wide));
     }
-    learn([&](selection::TuningTable& table) { bench::learn(grid, parsed, setting, table); });
+    learn([&](selection::TuningTable& table) { bench::learn(grid, settings.kind, setting, table); });
   }
   json.write(table_line(request.file));
   if (tells) fmt::print("# written to {}\n", request.file);

@@ -9,17 +9,6 @@ Case float_case(Kind kind, std::uint64_t bytes, int ranks) {
   return make_case(kind, bytes, ranks, DType::float32, ReduceOp::sum, false);
 }
 
-TEST(BenchCase, NamesThereAndBack) {
-  for (const auto name : kind_names()) {
-    Kind kind = Kind::rewrite;
-    ASSERT_TRUE(parse_kind(name, kind)) << name;
-    EXPECT_EQ(name_of(kind), name);
-  }
-  Kind kind;
-  EXPECT_FALSE(parse_kind("rewrite", kind));
-  EXPECT_FALSE(parse_kind("allreduce", kind));
-}
-
 // As in nccl-tests: a size is that of the whole data, and a multiple of the number of ranks if ranks hold
 // parts.
 TEST(BenchCase, SizesAsNcclTestsCountsThem) {
@@ -34,10 +23,13 @@ TEST(BenchCase, SizesAsNcclTestsCountsThem) {
   EXPECT_EQ(float_case(Kind::barrier, 64, 4).bytes(), 0u);
 }
 
-TEST(BenchCase, MemoryIsRewrittenInPlace) {
-  const Case rewrite = float_case(Kind::rewrite, 1024, 4);
-  EXPECT_TRUE(rewrite.in_place);
-  EXPECT_EQ(rewrite.bytes(), 1024u);
+TEST(BenchCase, ARewriteReducesNothing) {
+  Case rewrite = float_case(Kind::all_reduce, 1024, 4);
+  EXPECT_EQ(rewrite.name(), "all_reduce");
+  EXPECT_EQ(rewrite.reduction(), ReduceOp::sum);
+  rewrite.rewrites = true;
+  EXPECT_EQ(rewrite.name(), "rewrite");
+  EXPECT_EQ(rewrite.reduction(), std::nullopt);
 }
 
 TEST(BenchCase, BusFactors) {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/json_lines.hpp"
+#include "bench/machine.hpp"
 #include "text/columns.hpp"
 
 namespace kolo::bench {
