@@ -234,9 +234,9 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
                         "How many ranks (default: auto, one for each core, at least 2)"));
   add_value(*bench, "--sizes", raw.sizes, "LIST",
             "Sizes of the whole data: 64K, 1.5MiB; ranges FROM:TO:FACTOR");
-  add_value(*bench, "--dtype", raw.dtype, "NAME",
-            "float32, float64, float16, bfloat16, int8 to 64, uint8 to 64");
-  add_value(*bench, "--reduction", raw.reduction, "NAME", "sum, product, min, max, average");
+  add_value(*bench, "--dtype", raw.dtype, "NAME", fmt::format("{}", fmt::join(bench::dtype_names(), ", ")));
+  add_value(*bench, "--reduction", raw.reduction, "NAME",
+            fmt::format("{}", fmt::join(bench::reduction_names(), ", ")));
   add_value(*bench, "--algorithm", raw.algorithm, "ALGORITHM",
             "By name, as in k_nomial:radix=4; all: every one, and how good kolo's choice is (default: "
             "kolo's choice)");

@@ -3,33 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <limits>
+
+#include "base/element.hpp"
 
 namespace kolo::bench {
 namespace {
 
 // The type holds every integer up to this magnitude; 0: arithmetic wraps around and is always exact.
 std::int64_t exact_limit(DType dtype, std::optional<ReduceOp> op) {
-  switch (dtype) {
-    case DType::bfloat16:
-      return 256;
-    case DType::float16:
-      return 2048;
-    case DType::float32:
-      return std::int64_t{1} << 24;
-    case DType::float64:
-      return std::int64_t{1} << 53;
-    default:
-      break;
-  }
   // An integer average divides the sum, so the sum must not wrap.
-  if (op != ReduceOp::average) return 0;
-  const bool is_signed =
-      dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 || dtype == DType::int64;
-  const int bits = std::min<int>(static_cast<int>(size_of(dtype)) * 8 - (is_signed ? 1 : 0), 62);
-  return (std::int64_t{1} << bits) - 1;
+  const ElementType& type = element_type(dtype);
+  if (is_floating(dtype)) return std::int64_t{1} << type.digits;
+  return op == ReduceOp::average ? (std::int64_t{1} << std::min(type.digits, 62)) - 1 : 0;
 }
 
 std::uint32_t hash(std::uint64_t seed, std::uint64_t index) {
@@ -46,27 +33,6 @@ std::uint64_t seed_of(int rank, std::uint64_t iteration) {
 // Uniform in [0, n).
 std::int64_t below(std::uint32_t h, std::int64_t n) {
   return static_cast<std::int64_t>((static_cast<std::uint64_t>(h) * static_cast<std::uint64_t>(n)) >> 32);
-}
-
-template <typename T>
-void store(std::byte* at, T value) {
-  std::memcpy(at, &value, sizeof(T));
-}
-
-void store_as(DType dtype, std::byte* at, std::int64_t value) {
-  switch (dtype) {
-    case DType::float32:
-      return store(at, static_cast<float>(value));
-    case DType::float64:
-      return store(at, static_cast<double>(value));
-    case DType::float16:
-      return store(at, to_float16(static_cast<float>(value)));
-    case DType::bfloat16:
-      return store(at, to_bfloat16(static_cast<float>(value)));
-    default:
-      static_assert(std::endian::native == std::endian::little);
-      std::memcpy(at, &value, size_of(dtype));  // the low bytes
-  }
 }
 
 // The largest value of an element: at most 3 for sums; for averages, the largest mean, at most 2.
@@ -144,7 +110,8 @@ void Pattern::make_table(std::uint64_t count, int rank, std::uint64_t iteration,
   for (std::uint64_t i = 0; i < table_count_; ++i) {
     const std::int64_t v =
         rank == kReducedRank ? reduced(iteration, first + i) : value(rank, iteration, first + i);
-    store_as(dtype_, table_.data() + i * element, v);
+    with_type(dtype_,
+              [&]<typename T>(std::type_identity<T>) { store_element(table_.data(), i, narrow<T>(v)); });
   }
 }
 

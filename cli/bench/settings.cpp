@@ -24,7 +24,6 @@ constexpr double kMostComputeMs = 10'000;
 constexpr int kMostBlipUs = 10'000'000;
 
 using namespace std::string_view_literals;
-constexpr std::array kReductions = {"sum"sv, "product"sv, "min"sv, "max"sv, "average"sv};
 constexpr std::array kMemories = {"shared"sv, "private"sv};
 constexpr std::array kWires = {"native"sv, "bfloat16"sv, "float16"sv, "int8"sv};
 
@@ -39,12 +38,6 @@ std::vector<std::string> split_names(std::string_view text) {
 std::vector<std::string_view> collective_names() {
   std::vector<std::string_view> names;
   for (const schedule::CollectiveTraits& traits : schedule::kCollectives) names.push_back(traits.name);
-  return names;
-}
-
-std::vector<std::string_view> dtype_names() {
-  std::vector<std::string_view> names;
-  for (int i = 0; i < kDTypeCount; ++i) names.push_back(kolo::name_of(static_cast<DType>(i)));
   return names;
 }
 
@@ -71,7 +64,22 @@ bool usually_in_place(Kind kind) {
   return schedule::traits_of(kind).input == schedule::Parts::chunks;
 }
 
+template <typename Enum>
+std::vector<std::string_view> first_names(int count) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < count; ++i) names.push_back(kolo::name_of(static_cast<Enum>(i)));
+  return names;
+}
+
 }  // namespace
+
+std::vector<std::string_view> dtype_names() {
+  return first_names<DType>(kDTypeCount);
+}
+
+std::vector<std::string_view> reduction_names() {
+  return first_names<ReduceOp>(kReduceOpCount);
+}
 
 Settings check_settings(const RawSettings& raw) {
   Settings settings;
@@ -79,7 +87,8 @@ Settings check_settings(const RawSettings& raw) {
   if (!schedule::parse_collective(raw.collective, settings.kind))
     refuse_name("collective", raw.collective, collective_names());
   if (!parse_dtype(raw.dtype, settings.dtype)) refuse_name("dtype", raw.dtype, dtype_names());
-  if (!parse_reduce_op(raw.reduction, settings.op)) refuse_name("reduction", raw.reduction, kReductions);
+  if (!parse_reduce_op(raw.reduction, settings.op))
+    refuse_name("reduction", raw.reduction, reduction_names());
   if (raw.ranks == 0) settings.ranks = std::max(2, usable_cores().count());
   refuse_if(settings.ranks < 1 || settings.ranks > cli::kLargestJob,
             fmt::format("--ranks {}: from 1 to {}", raw.ranks, cli::kLargestJob));

@@ -58,4 +58,8 @@ struct RawSettings : PlainSettings {
 /// Throws InvalidArgument, which names the mistake and the possible values.
 Settings check_settings(const RawSettings& raw);
 
+/// The names that --dtype and --reduction take.
+std::vector<std::string_view> dtype_names();
+std::vector<std::string_view> reduction_names();
+
 }  // namespace kolo::bench

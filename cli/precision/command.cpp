@@ -78,9 +78,9 @@ struct Measured {
 
 /// Half of the distance between 1 and the next number of the type to which sums are rounded.
 double unit_roundoff(const evaluation::Arithmetic& arithmetic) {
-  const bool is_bfloat16 = arithmetic.element == DType::bfloat16 || arithmetic.wire == Wire::bfloat16;
-  const bool is_float16 = arithmetic.element == DType::float16 || arithmetic.wire == Wire::float16;
-  return is_bfloat16 ? 0x1p-8 : is_float16 ? 0x1p-11 : 0x1p-24;
+  DType rounded = arithmetic.element;
+  if (arithmetic.wire != Wire::native) parse_dtype(name_of(arithmetic.wire), rounded);
+  return std::ldexp(1.0, -element_type(rounded).digits);
 }
 
 bool have_same_bits(const std::vector<std::vector<float>>& outputs) {
@@ -155,9 +155,7 @@ Request request_of(const PrecisionArguments& arguments) {
   Request request;
   request.data = named<Data>(kDataNames, arguments.data);
   request.order = named<Order>(kOrderNames, arguments.order);
-  const auto types = {DType::float32, DType::float16, DType::bfloat16};
-  request.arithmetic.element =
-      *std::ranges::find_if(types, [&](DType type) { return name_of(type) == arguments.type; });
+  parse_dtype(arguments.type, request.arithmetic.element);
   parse_wire(arguments.wire, request.arithmetic.wire);
   if (request.arithmetic.element != DType::float32 && request.arithmetic.wire != Wire::native) {
     cli::refuse("--wire {}: wire formats are for float32, not {}", arguments.wire, arguments.type);

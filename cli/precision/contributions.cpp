@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/element.hpp"
 #include "bench/noise.hpp"
 
 namespace kolo::precision {
@@ -30,11 +31,6 @@ void put_in_order(Order order, std::vector<float>& numbers) {
   if (order == Order::descending) std::ranges::stable_sort(numbers, std::greater(), magnitude);
 }
 
-float rounded(float number, DType element) {
-  if (element == DType::bfloat16) return to_float(to_bfloat16(number));
-  return element == DType::float16 ? to_float(to_float16(number)) : number;
-}
-
 }  // namespace
 
 std::vector<std::vector<float>> Contributions::draw(std::uint64_t seed) const {
@@ -48,8 +44,9 @@ std::vector<std::vector<float>> Contributions::draw(std::uint64_t seed) const {
     }
     add_large(data, numbers, i, seed);
     put_in_order(order, numbers);
-    for (std::size_t rank = 0; rank < size; ++rank) result[rank][i] = rounded(numbers[rank], element);
+    for (std::size_t rank = 0; rank < size; ++rank) result[rank][i] = numbers[rank];
   }
+  for (std::vector<float>& numbers_of_rank : result) round_to(element, numbers_of_rank);
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 namespace kolo {
@@ -23,124 +24,48 @@ BFloat16 to_bfloat16(float value) noexcept;
 float to_float(Float16 value) noexcept;
 float to_float(BFloat16 value) noexcept;
 
-/// The twelve element types.
-enum class DType : std::uint8_t {
-  float32,
-  float64,
-  float16,
-  bfloat16,
-  int8,
-  int16,
-  int32,
-  int64,
-  uint8,
-  uint16,
-  uint32,
-  uint64,
-};
+/// What the numbers of a type are.
+enum class NumberKind : std::uint8_t { floating, signed_integer, unsigned_integer };
 
-/// Number of element types.
-inline constexpr int kDTypeCount = 12;
+/// The element types, a row each: enumerator, its name in kolo.h, C++ type, the type that reductions compute
+/// with, kind of number, significant bits of a number. All that depends on the element type reads these rows.
+#define KOLO_ELEMENT_TYPES(ROW)                                           \
+  ROW(float32, FLOAT32, float, float, floating, 24)                       \
+  ROW(float64, FLOAT64, double, double, floating, 53)                     \
+  ROW(float16, FLOAT16, Float16, float, floating, 11)                     \
+  ROW(bfloat16, BFLOAT16, BFloat16, float, floating, 8)                   \
+  ROW(int8, INT8, std::int8_t, std::int8_t, signed_integer, 7)            \
+  ROW(int16, INT16, std::int16_t, std::int16_t, signed_integer, 15)       \
+  ROW(int32, INT32, std::int32_t, std::int32_t, signed_integer, 31)       \
+  ROW(int64, INT64, std::int64_t, std::int64_t, signed_integer, 63)       \
+  ROW(uint8, UINT8, std::uint8_t, std::uint8_t, unsigned_integer, 8)      \
+  ROW(uint16, UINT16, std::uint16_t, std::uint16_t, unsigned_integer, 16) \
+  ROW(uint32, UINT32, std::uint32_t, std::uint32_t, unsigned_integer, 32) \
+  ROW(uint64, UINT64, std::uint64_t, std::uint64_t, unsigned_integer, 64)
 
-/// Bytes of one element.
-constexpr std::size_t size_of(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::int8:
-    case DType::uint8:
-      return 1;
-    case DType::float16:
-    case DType::bfloat16:
-    case DType::int16:
-    case DType::uint16:
-      return 2;
-    case DType::float32:
-    case DType::int32:
-    case DType::uint32:
-      return 4;
-    case DType::float64:
-    case DType::int64:
-    case DType::uint64:
-      return 8;
-  }
-  return 0;
-}
+/// The enumerator of a row.
+#define KOLO_ENUMERATOR(name, ...) name,
 
-/// Whether the type is a floating-point type.
-constexpr bool is_floating(DType dtype) noexcept {
-  return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::float16 ||
-         dtype == DType::bfloat16;
-}
+/// The element types: the first column of `KOLO_ELEMENT_TYPES`.
+enum class DType : std::uint8_t { KOLO_ELEMENT_TYPES(KOLO_ENUMERATOR) };
 
-/// The name as in the enumeration: "float32", "bfloat16", ...
-std::string_view name_of(DType dtype) noexcept;
-
-/// The inverse of name_of(); accepts no other names. Returns false when there is no such type.
-bool parse_dtype(std::string_view name, DType& out) noexcept;
-
-/// dtype_of<T>: the DType of a C++ scalar type; defined for the twelve element types and std::byte (as
-/// uint8).
+/// The DType of a C++ scalar type. Defined for the types of the table; long long, unsigned long long and
+/// std::byte count as integers of their size.
 template <typename T>
 struct DTypeOf;
+/// The DTypeOf of a row.
+#define KOLO_DTYPE_OF(name, NAME, Type, ...)    \
+  template <>                                   \
+  struct DTypeOf<Type> {                        \
+    static constexpr DType value = DType::name; \
+  };
+KOLO_ELEMENT_TYPES(KOLO_DTYPE_OF)
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::float32;
-};
+struct DTypeOf<long long> : DTypeOf<std::int64_t> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::float64;
-};
+struct DTypeOf<unsigned long long> : DTypeOf<std::uint64_t> {};
 template <>
-struct DTypeOf<Float16> {
-  static constexpr DType value = DType::float16;
-};
-template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bfloat16;
-};
-template <>
-struct DTypeOf<std::int8_t> {
-  static constexpr DType value = DType::int8;
-};
-template <>
-struct DTypeOf<std::int16_t> {
-  static constexpr DType value = DType::int16;
-};
-template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::int32;
-};
-template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::int64;
-};
-template <>
-struct DTypeOf<long long> {
-  static constexpr DType value = DType::int64;
-};
-template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::uint8;
-};
-template <>
-struct DTypeOf<std::uint16_t> {
-  static constexpr DType value = DType::uint16;
-};
-template <>
-struct DTypeOf<std::uint32_t> {
-  static constexpr DType value = DType::uint32;
-};
-template <>
-struct DTypeOf<std::uint64_t> {
-  static constexpr DType value = DType::uint64;
-};
-template <>
-struct DTypeOf<unsigned long long> {
-  static constexpr DType value = DType::uint64;
-};
-template <>
-struct DTypeOf<std::byte> {
-  static constexpr DType value = DType::uint8;
-};
+struct DTypeOf<std::byte> : DTypeOf<std::uint8_t> {};
 
 /// The C++ types that have a DType.
 template <typename T>
@@ -151,5 +76,45 @@ concept Element = requires {
 /// The DType of a C++ type.
 template <Element T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
+
+/// A row of the table.
+struct ElementType {
+  std::string_view name;  ///< as in the enumeration
+  std::size_t bytes = 0;  ///< of one element
+  DType computed = {};    ///< the type that reductions compute with
+  NumberKind kind = {};   ///< what its numbers are
+  int digits = 0;         ///< significant bits of a number, as std::numeric_limits<T>::digits
+};
+
+/// The ElementType of a row.
+#define KOLO_ELEMENT_TYPE(name, NAME, Type, Computed, kind, digits) \
+  ElementType{#name, sizeof(Type), dtype_of<Computed>, NumberKind::kind, digits},
+
+/// The table, in the order of the enumeration.
+inline constexpr ElementType kElementTypes[] = {KOLO_ELEMENT_TYPES(KOLO_ELEMENT_TYPE)};
+
+/// Number of element types.
+inline constexpr int kDTypeCount = std::size(kElementTypes);
+
+/// The row of a type of the enumeration.
+constexpr const ElementType& element_type(DType dtype) noexcept {
+  return kElementTypes[static_cast<std::size_t>(dtype)];
+}
+
+/// Bytes of one element; 0 of a value that is no type.
+constexpr std::size_t size_of(DType dtype) noexcept {
+  return static_cast<int>(dtype) < kDTypeCount ? element_type(dtype).bytes : 0;
+}
+
+/// Whether the type is a floating-point type.
+constexpr bool is_floating(DType dtype) noexcept {
+  return element_type(dtype).kind == NumberKind::floating;
+}
+
+/// The name as in the enumeration: "float32", "bfloat16", ...
+std::string_view name_of(DType dtype) noexcept;
+
+/// The inverse of name_of(); accepts no other names. Returns false when there is no such type.
+bool parse_dtype(std::string_view name, DType& out) noexcept;
 
 }  // namespace kolo

@@ -11,9 +11,20 @@
 
 namespace kolo {
 
+/// The built-in operations, a row each: enumerator, its name in kolo.h.
+#define KOLO_REDUCE_OPS(ROW) \
+  ROW(sum, SUM)              \
+  ROW(product, PRODUCT)      \
+  ROW(min, MIN)              \
+  ROW(max, MAX)              \
+  ROW(average, AVERAGE)
+
 /// How the ranks' contributions are combined, element by element; `average` is their sum divided by the
 /// number of ranks. `custom` is what Reduction::custom() makes; by itself it names no operation.
-enum class ReduceOp : std::uint8_t { sum, product, min, max, average, custom };
+enum class ReduceOp : std::uint8_t { KOLO_REDUCE_OPS(KOLO_ENUMERATOR) custom };
+
+/// Number of built-in operations: those before `custom`.
+inline constexpr int kReduceOpCount = static_cast<int>(ReduceOp::custom);
 
 /// "sum", "average", ...
 std::string_view name_of(ReduceOp op) noexcept;

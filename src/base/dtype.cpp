@@ -2,25 +2,24 @@
 
 #include <bit>
 
-#include "base/names.hpp"
-
 namespace kolo {
 namespace {
-
-constexpr std::string_view kDTypeNames[kDTypeCount] = {"float32", "float64", "float16", "bfloat16",
-                                                       "int8",    "int16",   "int32",   "int64",
-                                                       "uint8",   "uint16",  "uint32",  "uint64"};
 
 constexpr std::uint32_t kFloat32Infinity = 0x7F800000;
 
 }  // namespace
 
 std::string_view name_of(DType dtype) noexcept {
-  return name_among(kDTypeNames, dtype);
+  return static_cast<int>(dtype) < kDTypeCount ? element_type(dtype).name : "unknown";
 }
 
 bool parse_dtype(std::string_view name, DType& out) noexcept {
-  return value_among(kDTypeNames, name, out);
+  for (const ElementType& type : kElementTypes) {
+    if (type.name != name) continue;
+    out = static_cast<DType>(&type - kElementTypes);
+    return true;
+  }
+  return false;
 }
 
 Float16 to_float16(float value) noexcept {

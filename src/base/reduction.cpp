@@ -9,7 +9,11 @@
 namespace kolo {
 namespace {
 
-constexpr std::string_view kReduceOpNames[] = {"sum", "product", "min", "max", "average", "custom"};
+constexpr std::string_view kReduceOpNames[] = {
+#define KOLO_ROW(name, ...) #name,
+    KOLO_REDUCE_OPS(KOLO_ROW)
+#undef KOLO_ROW
+        "custom"};
 
 }  // namespace
 

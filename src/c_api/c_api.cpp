@@ -29,17 +29,12 @@ struct kolo_work {
 namespace kolo::c_api {
 namespace {
 
-static_assert(
-    static_cast<int>(DType::float32) == KOLO_FLOAT32 && static_cast<int>(DType::float64) == KOLO_FLOAT64 &&
-    static_cast<int>(DType::float16) == KOLO_FLOAT16 && static_cast<int>(DType::bfloat16) == KOLO_BFLOAT16 &&
-    static_cast<int>(DType::int8) == KOLO_INT8 && static_cast<int>(DType::int16) == KOLO_INT16 &&
-    static_cast<int>(DType::int32) == KOLO_INT32 && static_cast<int>(DType::int64) == KOLO_INT64 &&
-    static_cast<int>(DType::uint8) == KOLO_UINT8 && static_cast<int>(DType::uint16) == KOLO_UINT16 &&
-    static_cast<int>(DType::uint32) == KOLO_UINT32 && static_cast<int>(DType::uint64) == KOLO_UINT64);
-static_assert(static_cast<int>(ReduceOp::sum) == KOLO_SUM &&
-              static_cast<int>(ReduceOp::product) == KOLO_PRODUCT &&
-              static_cast<int>(ReduceOp::min) == KOLO_MIN && static_cast<int>(ReduceOp::max) == KOLO_MAX &&
-              static_cast<int>(ReduceOp::average) == KOLO_AVERAGE);
+#define KOLO_ROW(name, NAME, ...) static_assert(static_cast<int>(DType::name) == KOLO_##NAME);
+KOLO_ELEMENT_TYPES(KOLO_ROW)
+#undef KOLO_ROW
+#define KOLO_ROW(name, NAME, ...) static_assert(static_cast<int>(ReduceOp::name) == KOLO_##NAME);
+KOLO_REDUCE_OPS(KOLO_ROW)
+#undef KOLO_ROW
 
 struct LastError {
   std::string message;
@@ -121,8 +116,7 @@ DType type_of(kolo_dtype dtype) {
 }
 
 ReduceOp operation_of(kolo_op op) {
-  if (op < KOLO_SUM || op > KOLO_AVERAGE)
-    throw InvalidArgument("there is no kolo_op " + std::to_string(op), {});
+  if (op < 0 || op >= kReduceOpCount) throw InvalidArgument("there is no kolo_op " + std::to_string(op), {});
   return static_cast<ReduceOp>(op);
 }
 

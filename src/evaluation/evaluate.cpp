@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/element.hpp"
 #include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
 
@@ -72,11 +73,7 @@ class Numbers {
 
   void combine(std::span<float> to, std::span<const float> left, std::span<const float> right) const {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = left[i] + right[i];
-    if (arithmetic_.element == DType::bfloat16) {
-      for (float& sum : to) sum = to_float(to_bfloat16(sum));
-    } else if (arithmetic_.element == DType::float16) {
-      for (float& sum : to) sum = to_float(to_float16(sum));
-    }
+    round_to(arithmetic_.element, to);
   }
 
   /// Rounds the numbers as a wire format does: chunk by chunk, because blocks do not cross chunks.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/element.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,6 +28,7 @@ using ShortTag = hn::ScalableTag<Lane>;
 
 // A codec names the type in memory (Stored) and the type that reductions compute with (vectors `D` of Lanes).
 //   kIsScaled       contributions to an average are scaled first;
+//   kIsFused        folds have a loop of their own;
 //   Raw<D>          the tag of vectors as they are in memory;
 //   combine         op(left, right) on such vectors. Results between two steps of a chain have the bits that
 //                   memory would hold, so the result does not depend on how the chain is cut;
@@ -38,6 +40,7 @@ template <class Codec, typename Element>
 struct Elementwise {
   using Stored = Element;
   static constexpr bool kIsScaled = false;
+  static constexpr bool kIsFused = true;
   template <class D>
   using Raw = hn::Rebind<Stored, D>;
 
@@ -141,7 +144,6 @@ struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   // These targets convert in hardware (F16C), rounding to nearest even.
-  static constexpr bool kInHardware = true;
   template <class Tag>
   static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
     return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, Tag>(), raw));
@@ -151,7 +153,7 @@ struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
     return hn::BitCast(hn::Rebind<Stored, Tag>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, Tag>(), v));
   }
 #else
-  static constexpr bool kInHardware = false;
+  static constexpr bool kIsFused = false;  // a conversion takes a dozen instructions
   // Highway's conversions without hardware truncate and lose infinity and NaN. This is the arithmetic of
   // to_float() and to_float16() of base, where each step is explained, with masks in place of branches.
   template <class Tag>
@@ -196,6 +198,22 @@ struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
   }
 #endif
 };
+
+/// The codec of an element type.
+template <typename T>
+struct CodecFor {
+  using Codec = PlainCodec<T>;
+};
+template <>
+struct CodecFor<Float16> {
+  using Codec = Float16Codec;
+};
+template <>
+struct CodecFor<BFloat16> {
+  using Codec = BFloat16Codec;
+};
+template <typename T>
+using CodecOf = typename CodecFor<T>::Codec;
 
 }  // namespace kolo::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -8,7 +8,13 @@
 
 namespace kolo::kernels {
 
-/// Each takes the types of its family and any built-in operation; `average` returns the sum.
+enum class Family { floating, half, integer };
+constexpr Family family_of(DType dtype) {
+  if (!is_floating(dtype)) return Family::integer;
+  return element_type(dtype).computed == dtype ? Family::floating : Family::half;
+}
+
+/// Null for types of other families and where there is no such kernel.
 ReduceFn floating_reduction(DType dtype, ReduceOp op);
 ReduceFn half_reduction(DType dtype, ReduceOp op);
 ReduceFn integer_reduction(DType dtype, ReduceOp op);
@@ -17,7 +23,7 @@ AverageFn floating_average(DType dtype);
 AverageFn half_average(DType dtype);
 AverageFn integer_average(DType dtype);
 
-ScaleFn float16_scale();
+ScaleFn half_scale(DType dtype);
 /// The scale. Fewer than `divisor` contributions of 65504, scaled by it, sum up to at most 65504. Partial
 /// sums that are rounded on the way also stay below; a test proves that.
 inline float float16_scale_of(std::uint64_t divisor) {

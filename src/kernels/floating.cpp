@@ -11,12 +11,13 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
 ReduceFn find_floating(DType dtype, ReduceOp op) {
-  return dtype == DType::float32 ? pick_reduction<PlainCodec<float>>(op)
-                                 : pick_reduction<PlainCodec<double>>(op);
+  return find_in<Family::floating, ReduceFn>(
+      dtype, [&]<typename T>(std::type_identity<T>) { return pick_reduction<CodecOf<T>>(op); });
 }
 
 AverageFn find_floating_average(DType dtype) {
-  return dtype == DType::float32 ? average_with<PlainCodec<float>> : average_with<PlainCodec<double>>;
+  return find_in<Family::floating, AverageFn>(
+      dtype, []<typename T>(std::type_identity<T>) { return average_with<CodecOf<T>>; });
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE

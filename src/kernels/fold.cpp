@@ -18,24 +18,15 @@ namespace kolo::kernels::HWY_NAMESPACE {
 /// Null for rare types and operations, and for float16 if its conversion takes a dozen instructions. A fused
 /// kernel gains by saving memory traffic, and costs two kilobytes for each instruction set.
 FoldFn find_fused(DType dtype, ReduceOp op) {
-  switch (dtype) {
-    case DType::float32:
-      return pick_fold<PlainCodec<float>>(op);
-    case DType::float64:
-      return pick_fold<PlainCodec<double>>(op);
-    case DType::float16:
-      return Float16Codec::kInHardware ? pick_fold<Float16Codec>(op) : nullptr;
-    case DType::bfloat16:
-      return pick_fold<BFloat16Codec>(op);
-    case DType::int32:
-    case DType::uint32:
-      return op == ReduceOp::sum ? fold_with<PlainCodec<std::uint32_t>, Sum> : nullptr;
-    case DType::int64:
-    case DType::uint64:
-      return op == ReduceOp::sum ? fold_with<PlainCodec<std::uint64_t>, Sum> : nullptr;
-    default:
+  return with_type(dtype, [&]<typename T>(std::type_identity<T>) -> FoldFn {
+    if constexpr (is_floating(dtype_of<T>)) {
+      return CodecOf<T>::kIsFused ? pick_fold<CodecOf<T>>(op) : nullptr;
+    } else if constexpr (sizeof(T) >= 4) {
+      return op == ReduceOp::sum ? fold_with<PlainCodec<std::make_unsigned_t<T>>, Sum> : nullptr;
+    } else {
       return nullptr;
-  }
+    }
+  });
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE
@@ -90,13 +81,11 @@ void blockwise(void* const* outs, std::size_t out_count, const void* const* ins,
   }
 }
 
-constexpr std::size_t kBuiltinOps = static_cast<std::size_t>(ReduceOp::custom);
-
 /// Indexed by dtype, then by operation.
 template <std::size_t... kIndex>
 constexpr auto every_blockwise(std::index_sequence<kIndex...>) {
-  return std::array<FoldFn, sizeof...(kIndex)>{
-      blockwise<static_cast<DType>(kIndex / kBuiltinOps), static_cast<ReduceOp>(kIndex % kBuiltinOps)>...};
+  return std::array<FoldFn, sizeof...(kIndex)>{blockwise<static_cast<DType>(kIndex / kReduceOpCount),
+                                                         static_cast<ReduceOp>(kIndex % kReduceOpCount)>...};
 }
 
 }  // namespace
@@ -110,10 +99,11 @@ void copy_to_all(void* const* outs, std::size_t out_count, const void* in, std::
 HWY_EXPORT(find_fused);
 
 FoldFn fold_function(DType dtype, ReduceOp op) {
-  static constexpr auto kBlockwise = every_blockwise(std::make_index_sequence<kDTypeCount * kBuiltinOps>());
+  static constexpr auto kBlockwise =
+      every_blockwise(std::make_index_sequence<kDTypeCount * kReduceOpCount>());
   if (op == ReduceOp::custom) return nullptr;
   if (const FoldFn fused = HWY_DYNAMIC_DISPATCH(find_fused)(dtype, op)) return fused;
-  return kBlockwise[static_cast<std::size_t>(dtype) * kBuiltinOps + static_cast<std::size_t>(op)];
+  return kBlockwise[static_cast<std::size_t>(dtype) * kReduceOpCount + static_cast<std::size_t>(op)];
 }
 
 }  // namespace kolo::kernels

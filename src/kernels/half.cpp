@@ -11,18 +11,24 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
 ReduceFn find_half(DType dtype, ReduceOp op) {
-  return dtype == DType::float16 ? pick_reduction<Float16Codec>(op) : pick_reduction<BFloat16Codec>(op);
+  return find_in<Family::half, ReduceFn>(
+      dtype, [&]<typename T>(std::type_identity<T>) { return pick_reduction<CodecOf<T>>(op); });
 }
 
 AverageFn find_half_average(DType dtype) {
-  return dtype == DType::float16 ? average_with<Float16Codec> : average_with<BFloat16Codec>;
+  return find_in<Family::half, AverageFn>(
+      dtype, []<typename T>(std::type_identity<T>) { return average_with<CodecOf<T>>; });
 }
 
-void scale_float16(void* out, const void* in, std::size_t count, std::uint64_t divisor) {
-  zip<Float16Codec>(out, in, in, count, Scale{float16_scale_of(divisor)});
+template <class Codec>
+void scale_with(void* out, const void* in, std::size_t count, std::uint64_t divisor) {
+  zip<Codec>(out, in, in, count, Scale{float16_scale_of(divisor)});
 }
-ScaleFn find_float16_scale() {
-  return scale_float16;
+ScaleFn find_half_scale(DType dtype) {
+  return find_in<Family::half, ScaleFn>(dtype, []<typename T>(std::type_identity<T>) -> ScaleFn {
+    if constexpr (CodecOf<T>::kIsScaled) return scale_with<CodecOf<T>>;
+    return nullptr;
+  });
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE
@@ -33,7 +39,7 @@ namespace kolo::kernels {
 
 HWY_EXPORT(find_half);
 HWY_EXPORT(find_half_average);
-HWY_EXPORT(find_float16_scale);
+HWY_EXPORT(find_half_scale);
 
 ReduceFn half_reduction(DType dtype, ReduceOp op) {
   return HWY_DYNAMIC_DISPATCH(find_half)(dtype, op);
@@ -41,8 +47,8 @@ ReduceFn half_reduction(DType dtype, ReduceOp op) {
 AverageFn half_average(DType dtype) {
   return HWY_DYNAMIC_DISPATCH(find_half_average)(dtype);
 }
-ScaleFn float16_scale() {
-  return HWY_DYNAMIC_DISPATCH(find_float16_scale)();
+ScaleFn half_scale(DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(find_half_scale)(dtype);
 }
 
 }  // namespace kolo::kernels

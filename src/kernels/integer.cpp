@@ -10,67 +10,29 @@
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
-/// Sums wrap, so signed and unsigned sums have the same bits.
-ReduceFn find_integer_sum(std::size_t size) {
-  switch (size) {
-    case 1:
-      return reduce_with<PlainCodec<std::uint8_t>, Sum>;
-    case 2:
-      return reduce_with<PlainCodec<std::uint16_t>, Sum>;
-    case 4:
-      return reduce_with<PlainCodec<std::uint32_t>, Sum>;
-    default:
-      return reduce_with<PlainCodec<std::uint64_t>, Sum>;
+template <typename T>
+ReduceFn pick_integer(ReduceOp op) {
+  // Sums and products wrap, so signed and unsigned ones have the same bits.
+  using Wrapping = PlainCodec<std::make_unsigned_t<T>>;
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      return reduce_with<Wrapping, Sum>;
+    case ReduceOp::product:
+      return reduce_with<std::conditional_t<sizeof(T) == 1, ByteCodec, Wrapping>, Product>;
+    case ReduceOp::min:
+      return reduce_with<PlainCodec<T>, Min>;
+    case ReduceOp::max:
+      return reduce_with<PlainCodec<T>, Max>;
+    case ReduceOp::custom:
+      break;
   }
-}
-
-/// Products wrap, so signed and unsigned products have the same bits.
-ReduceFn find_integer_product(std::size_t size) {
-  switch (size) {
-    case 1:
-      return reduce_with<ByteCodec, Product>;
-    case 2:
-      return reduce_with<PlainCodec<std::uint16_t>, Product>;
-    case 4:
-      return reduce_with<PlainCodec<std::uint32_t>, Product>;
-    default:
-      return reduce_with<PlainCodec<std::uint64_t>, Product>;
-  }
-}
-
-template <class Op>
-ReduceFn find_integer_extreme(DType dtype) {
-  switch (dtype) {
-    case DType::int8:
-      return reduce_with<PlainCodec<std::int8_t>, Op>;
-    case DType::int16:
-      return reduce_with<PlainCodec<std::int16_t>, Op>;
-    case DType::int32:
-      return reduce_with<PlainCodec<std::int32_t>, Op>;
-    case DType::int64:
-      return reduce_with<PlainCodec<std::int64_t>, Op>;
-    case DType::uint8:
-      return reduce_with<PlainCodec<std::uint8_t>, Op>;
-    case DType::uint16:
-      return reduce_with<PlainCodec<std::uint16_t>, Op>;
-    case DType::uint32:
-      return reduce_with<PlainCodec<std::uint32_t>, Op>;
-    default:
-      return reduce_with<PlainCodec<std::uint64_t>, Op>;
-  }
+  return nullptr;
 }
 
 ReduceFn find_integer(DType dtype, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::product:
-      return find_integer_product(size_of(dtype));
-    case ReduceOp::min:
-      return find_integer_extreme<Min>(dtype);
-    case ReduceOp::max:
-      return find_integer_extreme<Max>(dtype);
-    default:
-      return find_integer_sum(size_of(dtype));
-  }
+  return find_in<Family::integer, ReduceFn>(
+      dtype, [&]<typename T>(std::type_identity<T>) { return pick_integer<T>(op); });
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE

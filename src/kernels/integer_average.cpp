@@ -2,7 +2,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/element.hpp"
+#include "base/element.hpp"
 #include "kernels/families.hpp"
 
 namespace kolo::kernels {
@@ -53,24 +53,10 @@ void average(void* out, const void* left, const void* right, std::size_t count, 
 }  // namespace
 
 AverageFn integer_average(DType dtype) {
-  switch (dtype) {
-    case DType::int8:
-      return average<std::int8_t>;
-    case DType::int16:
-      return average<std::int16_t>;
-    case DType::int32:
-      return average<std::int32_t>;
-    case DType::int64:
-      return average<std::int64_t>;
-    case DType::uint8:
-      return average<std::uint8_t>;
-    case DType::uint16:
-      return average<std::uint16_t>;
-    case DType::uint32:
-      return average<std::uint32_t>;
-    default:
-      return average<std::uint64_t>;
-  }
+  return with_type(dtype, []<typename T>(std::type_identity<T>) -> AverageFn {
+    if constexpr (std::is_integral_v<T>) return average<T>;
+    return nullptr;
+  });
 }
 
 }  // namespace kolo::kernels

@@ -3,27 +3,32 @@
 #include "kernels/families.hpp"
 
 namespace kolo::kernels {
-namespace {
-
-bool is_half(DType dtype) {
-  return dtype == DType::float16 || dtype == DType::bfloat16;
-}
-
-}  // namespace
-
 ReduceFn reduce_function(DType dtype, ReduceOp op) {
-  if (op == ReduceOp::custom) return nullptr;
-  if (is_half(dtype)) return half_reduction(dtype, op);
-  return is_floating(dtype) ? floating_reduction(dtype, op) : integer_reduction(dtype, op);
+  switch (family_of(dtype)) {
+    case Family::floating:
+      return floating_reduction(dtype, op);
+    case Family::half:
+      return half_reduction(dtype, op);
+    case Family::integer:
+      return integer_reduction(dtype, op);
+  }
+  return nullptr;
 }
 
 ScaleFn scale_function(DType dtype) {
-  return dtype == DType::float16 ? float16_scale() : nullptr;
+  return half_scale(dtype);
 }
 
 AverageFn average_function(DType dtype) {
-  if (is_half(dtype)) return half_average(dtype);
-  return is_floating(dtype) ? floating_average(dtype) : integer_average(dtype);
+  switch (family_of(dtype)) {
+    case Family::floating:
+      return floating_average(dtype);
+    case Family::half:
+      return half_average(dtype);
+    case Family::integer:
+      return integer_average(dtype);
+  }
+  return nullptr;
 }
 
 }  // namespace kolo::kernels

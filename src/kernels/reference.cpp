@@ -2,32 +2,11 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/element.hpp"
+#include "base/element.hpp"
 #include "kernels/families.hpp"
 
 namespace kolo::kernels::reference {
 namespace {
-
-/// The 16-bit types are computed in float32.
-template <typename T>
-auto widen(T value) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-    return to_float(value);
-  } else {
-    return value;
-  }
-}
-
-template <typename T, typename Computed>
-T narrow(Computed value) {
-  if constexpr (std::is_same_v<T, Float16>) {
-    return to_float16(value);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return to_bfloat16(value);
-  } else {
-    return value;
-  }
-}
 
 /// Integers add and multiply as unsigned 64-bit numbers and keep the low bits: they wrap.
 template <typename C>
@@ -67,9 +46,12 @@ C combine(ReduceOp op, C left, C right) {
       return is_nan(left) || left < right ? left : right;
     case ReduceOp::max:
       return is_nan(left) || left > right ? left : right;
-    default:
-      return add(left, right);
+    case ReduceOp::sum:
+    case ReduceOp::average:
+    case ReduceOp::custom:
+      break;
   }
+  return add(left, right);
 }
 
 template <typename C>
@@ -86,47 +68,10 @@ C divide(C sum, std::uint64_t divisor) {
   }
 }
 
-template <typename T>
-struct Tag {
-  using type = T;
-};
-
-/// Calls visit(Tag<T>()) with the C++ type of `dtype`.
-template <typename Visitor>
-void visit(DType dtype, Visitor visitor) {
-  switch (dtype) {
-    case DType::float32:
-      return visitor(Tag<float>());
-    case DType::float64:
-      return visitor(Tag<double>());
-    case DType::float16:
-      return visitor(Tag<Float16>());
-    case DType::bfloat16:
-      return visitor(Tag<BFloat16>());
-    case DType::int8:
-      return visitor(Tag<std::int8_t>());
-    case DType::int16:
-      return visitor(Tag<std::int16_t>());
-    case DType::int32:
-      return visitor(Tag<std::int32_t>());
-    case DType::int64:
-      return visitor(Tag<std::int64_t>());
-    case DType::uint8:
-      return visitor(Tag<std::uint8_t>());
-    case DType::uint16:
-      return visitor(Tag<std::uint16_t>());
-    case DType::uint32:
-      return visitor(Tag<std::uint32_t>());
-    case DType::uint64:
-      return visitor(Tag<std::uint64_t>());
-  }
-}
-
 }  // namespace
 
 void reduce(DType dtype, ReduceOp op, void* out, const void* left, const void* right, std::size_t count) {
-  visit(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  with_type(dtype, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t i = 0; i < count; ++i) {
       const auto value = combine(op, widen(load_element<T>(left, i)), widen(load_element<T>(right, i)));
       store_element(out, i, narrow<T>(value));
@@ -135,8 +80,7 @@ void reduce(DType dtype, ReduceOp op, void* out, const void* left, const void* r
 }
 
 void scale(DType dtype, void* out, const void* in, std::size_t count, std::uint64_t divisor) {
-  visit(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  with_type(dtype, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t i = 0; i < count; ++i) {
       T value = load_element<T>(in, i);
       if constexpr (std::is_same_v<T, Float16>) value = narrow<T>(widen(value) * float16_scale_of(divisor));
@@ -147,8 +91,7 @@ void scale(DType dtype, void* out, const void* in, std::size_t count, std::uint6
 
 void average(DType dtype, void* out, const void* left, const void* right, std::size_t count,
              std::uint64_t divisor) {
-  visit(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  with_type(dtype, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t i = 0; i < count; ++i) {
       const auto sum = add(widen(load_element<T>(left, i)), widen(load_element<T>(right, i)));
       if constexpr (std::is_same_v<T, Float16>) {

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/element.hpp"
 #include "hwy/highway.h"
-#include "kernels/element.hpp"
 #include "kernels/int8_block.hpp"
 
 HWY_BEFORE_NAMESPACE();

@@ -118,19 +118,35 @@ void reduce_with(void* out, const void* left, const void* right, std::size_t cou
   zip<Codec>(out, left, right, count, Op());
 }
 
-/// The kernel of `op` (not custom) for the elements of one codec.
+/// The kernel of `op` for floating elements of one codec; null for custom.
 template <class Codec>
 ReduceFn pick_reduction(ReduceOp op) {
   switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      return reduce_with<Codec, Sum>;
     case ReduceOp::product:
       return reduce_with<Codec, Product>;
     case ReduceOp::min:
       return reduce_with<Codec, Min>;
     case ReduceOp::max:
       return reduce_with<Codec, Max>;
-    default:
-      return reduce_with<Codec, Sum>;
+    case ReduceOp::custom:
+      break;
   }
+  return nullptr;
+}
+
+/// find(std::type_identity<T>()) if the element type T of `dtype` is of the family, else null.
+template <Family kFamily, typename Function, class Find>
+Function find_in(DType dtype, Find find) {
+  return with_type(dtype, [&]<typename T>(std::type_identity<T> type) -> Function {
+    if constexpr (family_of(dtype_of<T>) == kFamily) {
+      return find(type);
+    } else {
+      return nullptr;
+    }
+  });
 }
 
 /// The last step of an average.

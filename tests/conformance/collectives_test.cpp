@@ -3,6 +3,7 @@
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
 #include "support/transports.hpp"
+#include "support/types.hpp"
 #include "support/variants.hpp"
 
 namespace kolo::test {
@@ -52,14 +53,13 @@ TEST_P(CollectivesOver, EveryAlgorithmAtEverySizeAndCount) {
 
 TEST_P(CollectivesOver, EveryElementTypeAndReduction) {
   expect_ranks({.size = 3, .transport = GetParam()}, [](Communicator& communicator) {
-    for (int d = 0; d < kDTypeCount; ++d) {
-      for (const ReduceOp op :
-           {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
+    for (const DType dtype : kDTypes) {
+      for (const ReduceOp op : kReduceOps) {
         for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
           // What moves data alone has no reduction.
           if (!schedule::is_reducing(algorithm.collective) && op != ReduceOp::sum) continue;
           const CallOptions options{.algorithm = algorithm.name, .segment_bytes = 0};
-          run(algorithm.collective, {communicator, options, static_cast<DType>(d), op}, 517);
+          run(algorithm.collective, {communicator, options, dtype, op}, 517);
         }
       }
     }

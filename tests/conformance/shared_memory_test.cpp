@@ -11,6 +11,7 @@
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
+#include "support/types.hpp"
 
 namespace kolo::test {
 namespace {
@@ -163,8 +164,7 @@ TEST(InSharedMemory, SumsHaveTheBitsOfTheSchedule) {
 /// float16.
 void fill_awkwardly(std::byte* data, std::uint64_t count, DType dtype, unsigned seed) {
   std::mt19937 random(seed);
-  const bool floats = dtype == DType::float16 || dtype == DType::bfloat16 || dtype == DType::float32 ||
-                      dtype == DType::float64;
+  const bool floats = is_floating(dtype);
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto bits = random();
     const double fraction = 1.0 + static_cast<double>(bits % 65'536) / 65'536.0;
@@ -180,15 +180,14 @@ std::vector<std::vector<std::byte>> all_reductions(const char* transport, int si
   std::vector<std::vector<std::byte>> results(static_cast<std::size_t>(size));
   expect_ranks({.size = size, .transport = transport}, [&](Communicator& c) {
     std::vector<std::byte>& result = results[static_cast<std::size_t>(c.rank())];
-    for (int d = 0; d < kDTypeCount; ++d) {
-      const auto dtype = static_cast<DType>(d);
-      for (const ReduceOp op :
-           {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
+    for (const DType dtype : kDTypes) {
+      for (const ReduceOp op : kReduceOps) {
         for (const std::uint64_t each :
              {3u, 60u, 2001u}) {  // a rank's part: in a descriptor, beside it, long
           const std::uint64_t count = each * static_cast<std::uint64_t>(size);
           std::vector<std::byte> in(count * size_of(dtype)), out(in.size()), part(each * size_of(dtype));
-          fill_awkwardly(in.data(), count, dtype, static_cast<unsigned>(c.rank() * 100 + d));
+          fill_awkwardly(in.data(), count, dtype,
+                         static_cast<unsigned>(c.rank() * 100 + static_cast<int>(dtype)));
           const ConstBuffer from(in.data(), count, dtype);
           c.all_reduce(from, Buffer(out.data(), count, dtype), op, kDirect);
           c.reduce_scatter(from, Buffer(part.data(), each, dtype), op, {}, kDirect);

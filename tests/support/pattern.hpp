@@ -8,75 +8,19 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/element.hpp"
 #include "kolo/kolo.hpp"
 
 namespace kolo::test {
 
 inline double load(const std::byte* at, DType dtype) {
-  const auto as = [&]<typename T>(T value) {
-    std::copy(at, at + sizeof value, reinterpret_cast<std::byte*>(&value));
-    return value;
-  };
-  switch (dtype) {
-    case DType::float32:
-      return as(float{});
-    case DType::float64:
-      return as(double{});
-    case DType::float16:
-      return to_float(as(Float16{}));
-    case DType::bfloat16:
-      return to_float(as(BFloat16{}));
-    case DType::int8:
-      return as(std::int8_t{});
-    case DType::int16:
-      return as(std::int16_t{});
-    case DType::int32:
-      return as(std::int32_t{});
-    case DType::int64:
-      return static_cast<double>(as(std::int64_t{}));
-    case DType::uint8:
-      return as(std::uint8_t{});
-    case DType::uint16:
-      return as(std::uint16_t{});
-    case DType::uint32:
-      return as(std::uint32_t{});
-    case DType::uint64:
-      return static_cast<double>(as(std::uint64_t{}));
-  }
-  return 0;
+  return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
+    return static_cast<double>(widen(load_element<T>(at, 0)));
+  });
 }
 
 inline void store(std::byte* at, DType dtype, double value) {
-  const auto as = [&]<typename T>(T typed) {
-    std::copy(reinterpret_cast<const std::byte*>(&typed),
-              reinterpret_cast<const std::byte*>(&typed) + sizeof typed, at);
-  };
-  switch (dtype) {
-    case DType::float32:
-      return as(static_cast<float>(value));
-    case DType::float64:
-      return as(value);
-    case DType::float16:
-      return as(to_float16(static_cast<float>(value)));
-    case DType::bfloat16:
-      return as(to_bfloat16(static_cast<float>(value)));
-    case DType::int8:
-      return as(static_cast<std::int8_t>(value));
-    case DType::int16:
-      return as(static_cast<std::int16_t>(value));
-    case DType::int32:
-      return as(static_cast<std::int32_t>(value));
-    case DType::int64:
-      return as(static_cast<std::int64_t>(value));
-    case DType::uint8:
-      return as(static_cast<std::uint8_t>(value));
-    case DType::uint16:
-      return as(static_cast<std::uint16_t>(value));
-    case DType::uint32:
-      return as(static_cast<std::uint32_t>(value));
-    case DType::uint64:
-      return as(static_cast<std::uint64_t>(value));
-  }
+  with_type(dtype, [&]<typename T>(std::type_identity<T>) { store_element(at, 0, narrow<T>(value)); });
 }
 
 /// Typed memory with a guard element on both sides that must not change.
@@ -156,21 +100,12 @@ inline double reduced(int size, std::uint64_t i, ReduceOp op, DType dtype) {
         throw std::logic_error("custom");
     }
   }
-  if (op == ReduceOp::average) {
-    switch (dtype) {
-      case DType::float32:
-        return static_cast<float>(value) / static_cast<float>(size);
-      case DType::float64:
-        return value / size;
-      case DType::float16:
-        return to_float(to_float16(static_cast<float>(value) / static_cast<float>(size)));
-      case DType::bfloat16:
-        return to_float(to_bfloat16(static_cast<float>(value) / static_cast<float>(size)));
-      default:
-        return std::trunc(value / size);
-    }
-  }
-  return value;
+  if (op != ReduceOp::average) return value;
+  return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
+    using Computed = decltype(widen(T()));
+    if constexpr (!is_floating(dtype_of<T>)) return std::trunc(value / size);
+    return static_cast<double>(widen(narrow<T>(static_cast<Computed>(value) / static_cast<Computed>(size))));
+  });
 }
 
 }  // namespace kolo::test

@@ -7,39 +7,23 @@
 #include <cstring>
 #include <set>
 
+#include "base/element.hpp"
+#include "support/types.hpp"
+
 namespace kolo::bench {
 namespace {
 
-constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max,
-                             ReduceOp::average};
-
-std::vector<DType> all_dtypes() {
-  std::vector<DType> types;
-  for (int i = 0; i < kDTypeCount; ++i) types.push_back(static_cast<DType>(i));
-  return types;
-}
+using test::kDTypes;
 
 // The value converted to the type; integers wrap around as in the type.
 bool holds_exactly(DType dtype, std::int64_t value) {
-  const auto as_float = static_cast<float>(value);
-  switch (dtype) {
-    case DType::float16:
-      return static_cast<std::int64_t>(to_float(to_float16(as_float))) == value;
-    case DType::bfloat16:
-      return static_cast<std::int64_t>(to_float(to_bfloat16(as_float))) == value;
-    case DType::float32:
-      return static_cast<std::int64_t>(as_float) == value;
-    case DType::int8:
-      return value >= -128 && value <= 127;
-    case DType::uint8:
-      return value >= 0 && value <= 255;
-    default:
-      return true;
-  }
+  return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
+    return static_cast<std::int64_t>(widen(narrow<T>(value))) == value;
+  });
 }
 
 TEST(BenchPattern, SumsAndTheirPartsAreExactUpTo64Ranks) {
-  for (const DType dtype : all_dtypes()) {
+  for (const DType dtype : kDTypes) {
     for (int ranks = 1; ranks <= 64; ++ranks) {
       ASSERT_EQ(Pattern::limitation(dtype, ReduceOp::sum, ranks), "");
       const Pattern pattern(dtype, ReduceOp::sum, ranks);
@@ -58,7 +42,7 @@ TEST(BenchPattern, SumsAndTheirPartsAreExactUpTo64Ranks) {
 }
 
 TEST(BenchPattern, EveryResultFitsEveryType) {
-  for (const DType dtype : all_dtypes()) {
+  for (const DType dtype : kDTypes) {
     for (const ReduceOp op : {ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
       for (const int ranks : {1, 2, 3, 5, 8, 33, 64}) {
         const Pattern pattern(dtype, op, ranks);
@@ -116,7 +100,7 @@ TEST(BenchPattern, FillIsWhatValueSays) {
 }
 
 TEST(BenchPattern, EveryWrongElementIsCounted) {
-  for (const DType dtype : all_dtypes()) {
+  for (const DType dtype : kDTypes) {
     Pattern pattern(dtype, std::nullopt, 3);
     const std::uint64_t count = 2 * Pattern::kPeriod + 11;
     const std::size_t element = size_of(dtype);
@@ -132,7 +116,7 @@ TEST(BenchPattern, EveryWrongElementIsCounted) {
 }
 
 TEST(BenchPattern, StaleForeignAndShiftedDataAreWrong) {
-  for (const ReduceOp op : kOps) {
+  for (const ReduceOp op : test::kReduceOps) {
     Pattern pattern(DType::float32, op, 4);
     const std::uint64_t count = 1000;
     std::vector<float> result(count);

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "kolo/error.hpp"
+#include "support/types.hpp"
 
 namespace kolo {
 namespace {
 
 TEST(ReduceOp, NamesAreTheInverseOfParsing) {
-  for (const ReduceOp op :
-       {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
+  for (const ReduceOp op : test::kReduceOps) {
     ReduceOp parsed = ReduceOp::custom;
     EXPECT_TRUE(parse_reduce_op(name_of(op), parsed));
     EXPECT_EQ(parsed, op);

@@ -10,13 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "kolo/dtype.hpp"
+#include "base/element.hpp"
+#include "support/types.hpp"
 
 namespace kolo::testing {
-
-inline constexpr DType kDTypes[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16,
-                                    DType::int8,    DType::int16,   DType::int32,   DType::int64,
-                                    DType::uint8,   DType::uint16,  DType::uint32,  DType::uint64};
 
 /// `bytes` writable bytes that start `offset` bytes after an address divisible by 64, between guards that
 /// detect writes outside.
@@ -49,25 +46,9 @@ class Array {
 
 /// The value of element i, for the floating types.
 inline double floating_at(DType dtype, const void* array, std::size_t i) {
-  const auto* at = static_cast<const std::uint8_t*>(array) + i * size_of(dtype);
-  float f = 0;
-  double d = 0;
-  Float16 h;
-  BFloat16 b;
-  switch (dtype) {
-    case DType::float32:
-      std::memcpy(&f, at, sizeof f);
-      return f;
-    case DType::float16:
-      std::memcpy(&h, at, sizeof h);
-      return to_float(h);
-    case DType::bfloat16:
-      std::memcpy(&b, at, sizeof b);
-      return to_float(b);
-    default:
-      std::memcpy(&d, at, sizeof d);
-      return d;
-  }
+  return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
+    return static_cast<double>(widen(load_element<T>(array, i)));
+  });
 }
 
 /// Random bits, so every class of number occurs (subnormal, huge, NaN), mixed with limit values: zeros, one,
@@ -81,14 +62,7 @@ inline void fill(DType dtype, void* array, std::size_t count, std::uint64_t seed
     const unsigned kind = static_cast<unsigned>(random() % 8);
     if (is_floating(dtype) && kind < 4) {
       const double ordinary = std::ldexp(static_cast<double>(static_cast<std::int64_t>(bits)), -62);
-      const float f = static_cast<float>(ordinary);
-      const Float16 h = to_float16(f);
-      const BFloat16 b = to_bfloat16(f);
-      const void* from = dtype == DType::float32   ? static_cast<const void*>(&f)
-                         : dtype == DType::float64 ? static_cast<const void*>(&ordinary)
-                         : dtype == DType::float16 ? static_cast<const void*>(&h)
-                                                   : static_cast<const void*>(&b);
-      std::memcpy(at, from, size);
+      with_type(dtype, [&]<typename T>(std::type_identity<T>) { store_element(at, 0, narrow<T>(ordinary)); });
       continue;
     }
     if (kind == 4) {
@@ -97,10 +71,7 @@ inline void fill(DType dtype, void* array, std::size_t count, std::uint64_t seed
       const std::uint64_t patterns[] = {0, ~0ull, 1, 1ull << (8 * size - 1), ~0ull >> (65 - 8 * size)};
       bits = patterns[random() % 5];
       if (is_floating(dtype) && random() % 2) {
-        const int mantissa = dtype == DType::float64   ? 52
-                             : dtype == DType::float32 ? 23
-                             : dtype == DType::float16 ? 10
-                                                       : 7;
+        const int mantissa = element_type(dtype).digits - 1;
         bits = bits >> mantissa << mantissa;  // ... ~0 becomes minus infinity, and so on
       }
     }

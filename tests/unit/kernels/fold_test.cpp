@@ -13,13 +13,11 @@
 namespace kolo::kernels {
 namespace {
 
+using test::kDTypes;
+using test::kReduceOps;
 using testing::Array;
 using testing::fill;
-using testing::kDTypes;
 using testing::same;
-
-constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max,
-                             ReduceOp::average};
 
 /// Filled inputs, each with a misalignment of its own.
 class Inputs {
@@ -82,7 +80,7 @@ class Folds : public ::testing::TestWithParam<std::string> {
   template <typename Check>
   static void for_every_kernel(Check check) {
     for (const DType dtype : kDTypes) {
-      for (const ReduceOp op : kOps) {
+      for (const ReduceOp op : kReduceOps) {
         SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::string(name_of(op)));
         const FoldFn fold = fold_function(dtype, op);
         ASSERT_NE(fold, nullptr);
@@ -146,7 +144,7 @@ TEST_P(Folds, RoundSixteenBitsAfterEveryStep) {
       const auto bits = static_cast<std::uint16_t>(i);
       std::memcpy(static_cast<std::uint8_t*>(all[2]) + 2 * i, &bits, 2);
     }
-    for (const ReduceOp op : kOps) {
+    for (const ReduceOp op : kReduceOps) {
       Inputs out(dtype, 1, kCount, true);
       const auto wanted = inputs.chain(op, 5);
       fold_function(dtype, op)(out.writable().data(), 1, inputs.pointers().data(), 5, kCount, 5);

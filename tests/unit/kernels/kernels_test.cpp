@@ -13,13 +13,13 @@
 namespace kolo::kernels {
 namespace {
 
+using test::kDTypes;
+using test::kReduceOps;
 using testing::Array;
 using testing::fill;
-using testing::kDTypes;
 using testing::same;
 
 constexpr std::size_t kCounts[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 4099};
-constexpr ReduceOp kExactOps[] = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max};
 
 /// Byte offsets of (out, left, right) from a multiple of 64; in place, out has the offset of its input.
 struct Misalignment {
@@ -73,7 +73,7 @@ class Kernels : public ::testing::TestWithParam<std::string> {
 
 TEST_P(Kernels, ReduceAsTheReference) {
   for (const DType dtype : kDTypes) {
-    for (const ReduceOp op : kExactOps) {
+    for (const ReduceOp op : kReduceOps) {
       SCOPED_TRACE(std::string(name_of(op)));
       const ReduceFn reduce = reduce_function(dtype, op);
       ASSERT_NE(reduce, nullptr);
@@ -124,7 +124,7 @@ TEST_P(Kernels, ScaleAsTheReference) {
 
 TEST_P(Kernels, ReduceEveryPairOfBytes) {
   for (const DType dtype : {DType::int8, DType::uint8}) {
-    for (const ReduceOp op : kExactOps) {
+    for (const ReduceOp op : kReduceOps) {
       Array left(65536, 0), right(65536, 0), out(65536, 0), expected(65536, 0);
       for (int i = 0; i < 65536; ++i) {
         static_cast<std::uint8_t*>(left.data())[i] = static_cast<std::uint8_t>(i);
