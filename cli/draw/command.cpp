@@ -13,7 +13,6 @@
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "draw/formats.hpp"
-#include "draw/gallery.hpp"
 #include "draw/picture.hpp"
 #include "options.hpp"
 #include "text/refuse.hpp"

@@ -1,4 +1,4 @@
-#include "draw/gallery.hpp"
+#include "draw/formats.hpp"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catalog/example.hpp"
-#include "draw/formats.hpp"
 #include "draw/picture.hpp"
-#include "draw/thumbnail.hpp"
 #include "draw/web.hpp"
 #include "draw/words.hpp"
 

@@ -12,6 +12,28 @@ namespace {
 
 using schedule::Collective;
 
+struct PhaseText {
+  std::string_view name, meaning;
+};
+
+/// By Phase.
+constexpr PhaseText kPhases[] = {
+    {"", ""},
+    {"scatter", "The root gives each rank another part of the data."},
+    {"fold",
+     "Ranks that do not fit the pattern give all their data to another rank and wait for the result."},
+    {"reduce", "Sums are collected on fewer and fewer ranks."},
+    {"reduce-scatter", "Each rank ends with the complete sum of a part of the data."},
+    {"exchange", "Ranks exchange all that they have and add it up, until each has the complete sum."},
+    {"arrive", "Ranks report that they have come."},
+    {"gather", "The parts of all ranks go to the root."},
+    {"all-to-all", "Each rank gives every other rank a part of its own."},
+    {"all-gather", "Each rank gives the parts that it has to all others."},
+    {"broadcast", "Results go from few ranks to all."},
+    {"unfold", "Ranks that gave their data away get the result."},
+    {"release", "Ranks learn that all have come."},
+};
+
 /// What the ranks of a strongly connected component do with the parts that they give to one another.
 enum class Component : std::uint8_t {
   none,     ///< no other rank is in the component
@@ -190,74 +212,16 @@ void set_all(Frames& frames, Phase phase) {
 }  // namespace
 
 std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::none:
-      return "";
-    case Phase::scatter:
-      return "scatter";
-    case Phase::fold:
-      return "fold";
-    case Phase::reduce:
-      return "reduce";
-    case Phase::reduce_scatter:
-      return "reduce-scatter";
-    case Phase::exchange:
-      return "exchange";
-    case Phase::arrive:
-      return "arrive";
-    case Phase::gather:
-      return "gather";
-    case Phase::all_to_all:
-      return "all-to-all";
-    case Phase::all_gather:
-      return "all-gather";
-    case Phase::broadcast:
-      return "broadcast";
-    case Phase::unfold:
-      return "unfold";
-    case Phase::release:
-      return "release";
-  }
-  return "";
+  return kPhases[static_cast<std::size_t>(phase)].name;
 }
 
 std::string_view meaning_of(Phase phase) {
-  switch (phase) {
-    case Phase::none:
-      return "";
-    case Phase::scatter:
-      return "The root gives each rank another part of the data.";
-    case Phase::fold:
-      return "Ranks that do not fit the pattern give all their data to another rank and wait for the result.";
-    case Phase::reduce:
-      return "Sums are collected on fewer and fewer ranks.";
-    case Phase::reduce_scatter:
-      return "Each rank ends with the complete sum of a part of the data.";
-    case Phase::exchange:
-      return "Ranks exchange all that they have and add it up, until each has the complete sum.";
-    case Phase::arrive:
-      return "Ranks report that they have come.";
-    case Phase::gather:
-      return "The parts of all ranks go to the root.";
-    case Phase::all_to_all:
-      return "Each rank gives every other rank a part of its own.";
-    case Phase::all_gather:
-      return "Each rank gives the parts that it has to all others.";
-    case Phase::broadcast:
-      return "Results go from few ranks to all.";
-    case Phase::unfold:
-      return "Ranks that gave their data away get the result.";
-    case Phase::release:
-      return "Ranks learn that all have come.";
-  }
-  return "";
+  return kPhases[static_cast<std::size_t>(phase)].meaning;
 }
 
 void find_phases(Frames& frames, Collective collective, const std::vector<int>& hosts) {
   switch (collective) {
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-    case Collective::reduce:
+    default:
       return find_phases_of_sums(frames, hosts,
                                  {Phase::reduce, Phase::fold, Phase::reduce_scatter, Phase::exchange},
                                  {Phase::broadcast, Phase::unfold, Phase::all_gather, Phase::all_gather});

@@ -45,24 +45,19 @@ std::vector<std::string> colours(std::size_t count) {
 }  // namespace
 
 Least least_of(schedule::Collective collective, int ranks) {
-  const double n = ranks;
+  const schedule::CollectiveTraits& traits = schedule::traits_of(collective);
+  const double others = (ranks - 1.0) / ranks;
   Least least{algorithms::ceil_log2(static_cast<std::uint64_t>(ranks)), "", 0};
-  switch (collective) {
-    case schedule::Collective::all_reduce:
-      least.through = "2(N-1)/N n";
-      least.through_of_whole = 2 * (n - 1) / n;
-      break;
-    case schedule::Collective::broadcast:
-    case schedule::Collective::reduce:
-      least.through = "n";
-      least.through_of_whole = ranks > 1 ? 1 : 0;
-      break;
-    case schedule::Collective::barrier:
-    case schedule::Collective::send_recv:
-      break;
-    default:  // each rank (or the root) sends to, or receives from, N-1 ranks
-      least.through = "(N-1)/N n";
-      least.through_of_whole = (n - 1) / n;
+  if (collective == schedule::Collective::all_reduce) {
+    least.through = "2(N-1)/N n";
+    least.through_of_whole = 2 * others;
+  } else if (traits.input == schedule::Parts::per_rank || traits.output == schedule::Parts::per_rank) {
+    // Each rank (or the root) sends to, or receives from, N-1 ranks.
+    least.through = "(N-1)/N n";
+    least.through_of_whole = others;
+  } else if (traits.input == schedule::Parts::chunks) {
+    least.through = "n";
+    least.through_of_whole = ranks > 1 ? 1 : 0;
   }
   return least;
 }
@@ -110,8 +105,7 @@ Result<Picture> make_picture(const algorithms::ConfiguredAlgorithm& configured,
   picture.slot_per_rank = schedule::is_reducing(algorithm.collective) ||
                           algorithm.collective == schedule::Collective::all_to_all ||
                           algorithm.collective == schedule::Collective::barrier;
-  picture.colour_per_part = algorithm.collective == schedule::Collective::broadcast ||
-                            algorithm.collective == schedule::Collective::scatter;
+  picture.colour_per_part = schedule::traits_of(algorithm.collective).input_at_root;
   picture.colours =
       colours(picture.colour_per_part ? picture.frames.parts : static_cast<std::size_t>(spec.size));
   return picture;

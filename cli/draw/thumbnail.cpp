@@ -1,4 +1,4 @@
-#include "draw/thumbnail.hpp"
+#include "draw/formats.hpp"
 
 #include <fmt/format.h>
 
