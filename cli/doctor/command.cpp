@@ -17,7 +17,6 @@
 #include "commands.hpp"
 #include "doctor/examination.hpp"
 #include "doctor/examine.hpp"
-#include "doctor/findings.hpp"
 #include "doctor/report.hpp"
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"

@@ -1,10 +1,8 @@
 #include "doctor/examine.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -25,6 +23,7 @@
 #include "kolo/error.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/version.hpp"
+#include "net/address.hpp"
 #include "net/hmac.hpp"
 
 namespace kolo::doctor {
@@ -93,25 +92,6 @@ std::string try_huge_pages() {
                      chosen_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
 }
 
-/// An address without its port. An IPv4-mapped IPv6 address becomes IPv4.
-struct Address {
-  int family = AF_UNSPEC;
-  std::string text;
-};
-
-Address address_of(const sockaddr* address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  if (address->sa_family == AF_INET) {
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
-    return {AF_INET, text};
-  }
-  if (address->sa_family != AF_INET6) return {};
-  const in6_addr& six = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
-  const bool mapped = IN6_IS_ADDR_V4MAPPED(&six) != 0;
-  ::inet_ntop(mapped ? AF_INET : AF_INET6, mapped ? six.s6_addr + 12 : six.s6_addr, text, sizeof text);
-  return {mapped ? AF_INET : AF_INET6, text};
-}
-
 int mtu_of(int socket, const std::string& interface) {
   ifreq request{};
   interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
@@ -141,21 +121,18 @@ Facts gather_facts(int rank, const std::string& place) {
 }
 
 Card card_of(int socket) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  auto* here = reinterpret_cast<sockaddr*>(&storage);
-  if (::getsockname(socket, here, &length) != 0) return {};
-  const Address address = address_of(here);
+  const auto here = net::SocketAddress::local(socket);
+  if (!here) return {};
   Card card;
-  card.address = address.text;
-  card.family = address.family == AF_INET6 ? "IPv6" : "IPv4";
+  card.address = here->host();
+  card.family = here->family() == AF_INET6 ? "IPv6" : "IPv4";
+  card.loopback = here->is_loopback();
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) return card;
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, ::freeifaddrs);
   for (const ifaddrs* entry = raw; entry; entry = entry->ifa_next) {
-    if (!entry->ifa_addr || address_of(entry->ifa_addr).text != address.text) continue;
-    card.name = entry->ifa_name;
-    card.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+    const auto address = entry->ifa_addr ? net::SocketAddress::from(entry->ifa_addr) : std::nullopt;
+    if (address && address->bytes() == here->bytes()) card.name = entry->ifa_name;
   }
   card.mtu = mtu_of(socket, card.name);
   return card;

@@ -1,4 +1,4 @@
-#include "doctor/findings.hpp"
+#include "doctor/report.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

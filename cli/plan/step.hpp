@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "algorithms/algorithm.hpp"
 
@@ -58,5 +60,15 @@ StepTime without_overlap(const TrainingJob& job, const Communication& communicat
 /// Best case, with buckets averaged under backward: forward + max(backward, first bucket + communication) +
 /// optimizer (docs/training/overlap.md). The first bucket is that of DistributedDataParallelOptions.
 StepTime with_overlap(const TrainingJob& job, const Communication& communication);
+
+struct PricedRow {
+  Communication communication;
+  bool is_chosen = false;  ///< a call would run it
+};
+
+/// The job, its communication, and its steps without and with overlap, as human-readable lines. All times are
+/// in one unit, and columns are as wide as their widest cell. Columns are left out until lines have at most
+/// `width` characters.
+std::string step_tables(const TrainingJob& job, const std::vector<PricedRow>& rows, std::size_t width);
 
 }  // namespace kolo::plan

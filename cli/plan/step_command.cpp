@@ -14,7 +14,6 @@
 #include "options.hpp"
 #include "plan/quantities.hpp"
 #include "plan/step.hpp"
-#include "plan/step_tables.hpp"
 #include "plan/subcommands.hpp"
 #include "selection/chooser.hpp"
 #include "text/columns.hpp"

@@ -1,10 +1,9 @@
-#include "plan/step_tables.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "plan/quantities.hpp"
+#include "plan/step.hpp"
 #include "text/columns.hpp"
 
 namespace kolo::plan {

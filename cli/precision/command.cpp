@@ -14,7 +14,6 @@
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "evaluation/evaluate.hpp"
-#include "kolo/error.hpp"
 #include "options.hpp"
 #include "precision/contributions.hpp"
 #include "precision/sum_error.hpp"
@@ -55,20 +54,9 @@ struct PrecisionArguments {
 };
 
 /// A value.
-struct Request {
-  Data data = Data::normal;
-  Order order = Order::drawn;
-  evaluation::Arithmetic arithmetic = {};
-  std::uint64_t count = 0;  ///< elements a rank
-  int seeds = 1;            ///< draws, with seeds 1, 2, ...
-  int ranks_per_host = 0;   ///< 0: all ranks on one host
-};
-
-/// A value.
 struct Measured {
   algorithms::ConfiguredAlgorithm algorithm = {};
   int ranks = 0;
-  int ranks_per_host = 0;
   std::string unable = {};   ///< why the algorithm cannot serve the case; then no member below is valid
   double unit_roundoff = 0;  ///< u: the largest relative error of one rounding
   int roundings = 0;         ///< the maximum number between a contribution and the result
@@ -89,42 +77,42 @@ bool have_same_bits(const std::vector<std::vector<float>>& outputs) {
   });
 }
 
-/// Evaluates the schedules of all_reduce, a sum, for each seed.
-Measured measure(const algorithms::ConfiguredAlgorithm& algorithm, int ranks, const Request& request) {
+/// The enumerator of a name, which must be in the list.
+template <typename Enum, std::size_t kCount>
+Enum named(const std::string_view (&names)[kCount], const std::string& name) {
+  return static_cast<Enum>(std::ranges::find(names, name) - names);
+}
+
+/// Evaluates the schedules of all_reduce, a sum, for each seed: 1, 2, ...
+Measured measure(const algorithms::ConfiguredAlgorithm& algorithm, int ranks,
+                 const evaluation::Arithmetic& arithmetic, const PrecisionArguments& request) {
   algorithms::ScheduleSpec spec{schedule::Collective::all_reduce, 0, ranks, 0, algorithm.arguments, {}};
-  for (int rank = 0; request.ranks_per_host > 0 && rank < ranks; ++rank) {
-    spec.hosts.push_back(rank / request.ranks_per_host);
+  for (int rank = 0; request.per_host > 0 && rank < ranks; ++rank) {
+    spec.hosts.push_back(rank / request.per_host);
   }
-  Measured result{.algorithm = algorithm, .ranks = ranks, .ranks_per_host = request.ranks_per_host};
-  const algorithms::Requirements requirements{.rounded = request.arithmetic.wire != Wire::native};
+  Measured result{.algorithm = algorithm, .ranks = ranks};
+  const algorithms::Requirements requirements{.rounded = arithmetic.wire != Wire::native};
   if (const Status status = algorithms::supports(*algorithm.algorithm, spec, requirements); !status.ok()) {
     result.unable = status.message();
     return result;
   }
   const std::vector<schedule::Schedule> schedules = algorithms::generate_all(*algorithm.algorithm, spec);
   const schedule::MessageGraph graph = schedule::MessageGraph::build(schedules).value();
-  const std::vector<int> depths =
-      evaluation::rounding_depths(schedules, graph, request.count, request.arithmetic);
+  const std::vector<int> depths = evaluation::rounding_depths(schedules, graph, request.count, arithmetic);
   result.roundings = *std::ranges::max_element(depths);
-  result.unit_roundoff = unit_roundoff(request.arithmetic);
-  const Contributions what{.data = request.data,
-                           .order = request.order,
-                           .element = request.arithmetic.element,
+  result.unit_roundoff = unit_roundoff(arithmetic);
+  const Contributions what{.data = named<Data>(kDataNames, request.data),
+                           .order = named<Order>(kOrderNames, request.order),
+                           .element = arithmetic.element,
                            .ranks = ranks,
                            .count = request.count};
   for (int seed = 1; seed <= request.seeds; ++seed) {
     const auto contributions = what.draw(static_cast<std::uint64_t>(seed));
-    const auto outputs = evaluation::evaluate(schedules, graph, contributions, request.arithmetic);
+    const auto outputs = evaluation::evaluate(schedules, graph, contributions, arithmetic);
     result.of_seeds.push_back(error_of(outputs[0], contributions, result.unit_roundoff));
     result.same_bits = result.same_bits && have_same_bits(outputs);
   }
   return result;
-}
-
-/// The enumerator of a name, which must be in the list.
-template <typename Enum, std::size_t kCount>
-Enum named(const std::string_view (&names)[kCount], const std::string& name) {
-  return static_cast<Enum>(std::ranges::find(names, name) - names);
 }
 
 std::vector<int> ranks_of(const std::vector<std::string>& texts) {
@@ -151,25 +139,19 @@ std::vector<algorithms::ConfiguredAlgorithm> algorithms_of(const std::vector<std
   return result;
 }
 
-Request request_of(const PrecisionArguments& arguments) {
-  Request request;
-  request.data = named<Data>(kDataNames, arguments.data);
-  request.order = named<Order>(kOrderNames, arguments.order);
-  parse_dtype(arguments.type, request.arithmetic.element);
-  parse_wire(arguments.wire, request.arithmetic.wire);
-  if (request.arithmetic.element != DType::float32 && request.arithmetic.wire != Wire::native) {
+evaluation::Arithmetic arithmetic_of(const PrecisionArguments& arguments) {
+  evaluation::Arithmetic arithmetic;
+  parse_dtype(arguments.type, arithmetic.element);
+  parse_wire(arguments.wire, arithmetic.wire);
+  if (arithmetic.element != DType::float32 && arithmetic.wire != Wire::native)
     cli::refuse("--wire {}: wire formats are for float32, not {}", arguments.wire, arguments.type);
-  }
-  request.count = arguments.count;
-  request.seeds = arguments.seeds;
-  request.ranks_per_host = arguments.per_host;
-  return request;
+  return arithmetic;
 }
 
 nlohmann::ordered_json json_of(const PrecisionArguments& arguments, const Measured& row) {
   nlohmann::ordered_json line = {{"algorithm", row.algorithm.name()},
                                  {"ranks", row.ranks},
-                                 {"ranks_per_host", row.ranks_per_host},
+                                 {"ranks_per_host", arguments.per_host},
                                  {"data", arguments.data},
                                  {"order", arguments.order},
                                  {"type", arguments.type},
@@ -244,7 +226,7 @@ void print_row(const Measured& row, const cli::TableLayout& layout) {
 }
 
 int run_precision(const PrecisionArguments& arguments) {
-  const Request request = request_of(arguments);
+  const evaluation::Arithmetic arithmetic = arithmetic_of(arguments);
   const std::vector<int> sizes = ranks_of(arguments.ranks);
   const std::vector<algorithms::ConfiguredAlgorithm> wanted = algorithms_of(arguments.algorithms);
   const cli::TableLayout layout = layout_for(wanted);
@@ -255,7 +237,7 @@ int run_precision(const PrecisionArguments& arguments) {
   bool any_served = false;
   for (const algorithms::ConfiguredAlgorithm& algorithm : wanted) {
     for (const int ranks : sizes) {
-      const Measured row = measure(algorithm, ranks, request);
+      const Measured row = measure(algorithm, ranks, arithmetic, arguments);
       same_bits = same_bits && row.same_bits;
       any_served = any_served || row.unable.empty();
       unable = row.unable;

@@ -11,6 +11,9 @@
 #include "text/refuse.hpp"
 
 namespace kolo::timelines {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankTimeline, rank, host, group, wall_clock_ns, origin_ns, dropped)
+
 namespace {
 
 using nlohmann::json;
@@ -77,12 +80,7 @@ RankTimeline read_timeline(const std::string& path) {
       cli::refuse("{}: is not a rank's timeline (KOLO_TIMELINE=FOLDER makes the ranks of a job write theirs)",
                   path);
     }
-    about.at("rank").get_to(read.rank);
-    about.at("host").get_to(read.host);
-    about.at("group").get_to(read.group);
-    about.at("wall_clock_ns").get_to(read.wall_clock_ns);
-    about.at("origin_ns").get_to(read.origin_ns);
-    about.at("dropped").get_to(read.dropped);
+    about.get_to(read);
     if (rest.at("traceEvents") != json::array()) broken = "traceEvents has more than events";
   } catch (const json::parse_error&) {
     cli::refuse("{}: is no JSON: it is not a timeline, or it was cut off", path);

@@ -11,7 +11,6 @@
 #include "plan/quantities.hpp"
 #include "plan/subcommands.hpp"
 #include "plan/training/ranking.hpp"
-#include "plan/training/tables.hpp"
 #include "text/columns.hpp"
 #include "text/json_lines.hpp"
 #include "text/refuse.hpp"

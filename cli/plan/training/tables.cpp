@@ -1,4 +1,4 @@
-#include "plan/training/tables.hpp"
+#include "plan/training/ranking.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -8,19 +8,9 @@
 namespace kolo::plan {
 namespace {
 
-std::string sharded_name(Divided divided) {
-  switch (divided) {
-    case Divided::optimizer_state:
-      return "ShardedDataParallel, optimizer_state";
-    case Divided::gradients:
-      return "ShardedDataParallel, gradients";
-    case Divided::parameters:
-      return "ShardedDataParallel, parameters";
-    case Divided::nothing:
-      break;
-  }
-  return "DistributedDataParallel";
-}
+/// By Divided.
+constexpr const char* kNames[] = {"DistributedDataParallel", "ShardedDataParallel, optimizer_state",
+                                  "ShardedDataParallel, gradients", "ShardedDataParallel, parameters"};
 
 }  // namespace
 
@@ -56,7 +46,7 @@ std::vector<std::vector<int>> Way::pairs_after(int stage) const {
 }
 
 std::string name_of(const Way& way) {
-  if (way.tensor == 1 && way.stages == 1) return sharded_name(way.divided);
+  if (way.tensor == 1 && way.stages == 1) return kNames[static_cast<std::size_t>(way.divided)];
   std::vector<std::string> parts;
   if (way.data > 1) parts.push_back(fmt::format("data {}", way.data));
   if (way.tensor > 1) parts.push_back(fmt::format("tensor {}", way.tensor));

@@ -1,5 +1,4 @@
 // kolo doctor's findings, from given facts.
-#include "doctor/findings.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,6 @@
 
 #include "kolo/error.hpp"
 #include "plan/quantities.hpp"
-#include "plan/step_tables.hpp"
 #include "text/columns.hpp"
 
 namespace kolo::test {
