@@ -93,7 +93,8 @@ TEST(FailureCause, ThatHasComeIsReadBeforeAConsequenceIsTold) {
     say(peer.get(), begun);
     std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
     endpoints.push_back(std::make_unique<transport::SelfEndpoint>());
-    endpoints.push_back(std::make_unique<transport::tcp::TcpEndpoint>(UniqueFd(ends[0])));
+    endpoints.push_back(
+        std::make_unique<transport::tcp::TcpEndpoint>(UniqueFd(ends[0]), std::chrono::seconds(30)));
     endpoints.push_back(
         std::make_unique<GonePeer>([&] { say(peer.get(), std::span(words).subspan(begun.size())); }));
     engine::EngineOptions options;
