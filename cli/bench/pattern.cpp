@@ -12,11 +12,8 @@ namespace kolo::bench {
 namespace {
 
 // The type holds every integer up to this magnitude; 0: arithmetic wraps around and is always exact.
-std::int64_t exact_limit(DType dtype, std::optional<ReduceOp> op) {
-  // An integer average divides the sum, so the sum must not wrap.
-  const ElementType& type = element_type(dtype);
-  if (is_floating(dtype)) return std::int64_t{1} << type.digits;
-  return op == ReduceOp::average ? (std::int64_t{1} << std::min(type.digits, 62)) - 1 : 0;
+std::int64_t exact_limit(DType dtype) {
+  return is_floating(dtype) ? std::int64_t{1} << element_type(dtype).digits : 0;
 }
 
 std::uint32_t hash(std::uint64_t seed, std::uint64_t index) {
@@ -37,7 +34,7 @@ std::int64_t below(std::uint32_t h, std::int64_t n) {
 
 // The largest value of an element: at most 3 for sums; for averages, the largest mean, at most 2.
 std::int64_t largest_value(DType dtype, std::optional<ReduceOp> op, int ranks) {
-  const std::int64_t limit = exact_limit(dtype, op);
+  const std::int64_t limit = exact_limit(dtype);
   if (!op) return limit == 0 ? (size_of(dtype) == 1 ? 127 : 30000) : std::min<std::int64_t>(limit, 30000);
   switch (*op) {
     case ReduceOp::sum:
@@ -53,6 +50,7 @@ std::int64_t largest_value(DType dtype, std::optional<ReduceOp> op, int ranks) {
 }  // namespace
 
 std::string Pattern::limitation(DType dtype, std::optional<ReduceOp> op, int ranks) {
+  if (op && !knows(dtype, *op)) return why_not(dtype, *op);
   if (largest_value(dtype, op, ranks) >= 1) return {};
   return fmt::format("a {} of {} over {} ranks cannot be verified exactly; choose a wider element type",
                      kolo::name_of(*op), kolo::name_of(dtype), ranks);

@@ -24,7 +24,7 @@ class Pattern {
   /// Without `op` the data is only moved, and has more values. Requires that limitation() is empty.
   Pattern(DType dtype, std::optional<ReduceOp> op, int ranks);
 
-  /// Why the result cannot be exact with this number of ranks; empty if it is.
+  /// Why there is no such result, or none that is exact with this number of ranks; empty if there is.
   static std::string limitation(DType dtype, std::optional<ReduceOp> op, int ranks);
 
   std::int64_t value(int rank, std::uint64_t iteration, std::uint64_t index) const;

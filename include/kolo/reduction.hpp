@@ -11,13 +11,18 @@
 
 namespace kolo {
 
-/// The built-in operations, a row each: enumerator, its name in kolo.h.
-#define KOLO_REDUCE_OPS(ROW) \
-  ROW(sum, SUM)              \
-  ROW(product, PRODUCT)      \
-  ROW(min, MIN)              \
-  ROW(max, MAX)              \
-  ROW(average, AVERAGE)
+/// Sets of kinds of numbers, for `KOLO_REDUCE_OPS`.
+inline constexpr unsigned kFloatingNumbers = 1u << static_cast<unsigned>(NumberKind::floating);
+inline constexpr unsigned kAllNumbers = ~0u;  ///< all kinds
+
+/// The built-in operations, a row each: enumerator, its name in kolo.h, the kinds of numbers that know it,
+/// why others do not.
+#define KOLO_REDUCE_OPS(ROW)             \
+  ROW(sum, SUM, kAllNumbers, "")         \
+  ROW(product, PRODUCT, kAllNumbers, "") \
+  ROW(min, MIN, kAllNumbers, "")         \
+  ROW(max, MAX, kAllNumbers, "")         \
+  ROW(average, AVERAGE, kFloatingNumbers, "sums of its numbers can wrap around: sum a wider type, and divide")
 
 /// How the ranks' contributions are combined, element by element; `average` is their sum divided by the
 /// number of ranks. `custom` is what Reduction::custom() makes; by itself it names no operation.
@@ -28,6 +33,10 @@ inline constexpr int kReduceOpCount = static_cast<int>(ReduceOp::custom);
 
 /// "sum", "average", ...
 std::string_view name_of(ReduceOp op) noexcept;
+/// Whether reductions of this type know this operation. All know `custom`.
+bool knows(DType dtype, ReduceOp op) noexcept;
+/// "there is no average of int8: ..."; empty if the type knows the operation.
+std::string why_not(DType dtype, ReduceOp op);
 /// The inverse of name_of() for all but `custom`. Returns false when there is no such operation.
 bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept;
 
@@ -50,11 +59,11 @@ struct CustomReduction {
 
 /// What every reducing collective takes. Built-in operations convert implicitly from ReduceOp.
 ///
-/// min and max propagate NaN. average is the sum divided by the number of ranks (integers truncate). Integer
-/// sums and products wrap around. float16 and bfloat16 are computed in float32 inside each step and rounded
-/// to nearest even. An average of float16 is finite if all contributions are: with more than two ranks each
-/// contribution is first scaled by a power of two, about 1/ranks. Only numbers below 0.00006 * ranks lose
-/// bits by that.
+/// min and max propagate NaN. average is the sum divided by the number of ranks; integers have none,
+/// because their sums could wrap around. Integer sums and products wrap around. float16 and bfloat16 are
+/// computed in float32 inside each step and rounded to nearest even. An average of float16 is finite if all
+/// contributions are: with more than two ranks each contribution is first scaled by a power of two, about
+/// 1/ranks. Only numbers below 0.00006 * ranks lose bits by that.
 class Reduction {
  public:
   /// A built-in operation.

@@ -1,5 +1,7 @@
 #include "kolo/reduction.hpp"
 
+#include <fmt/format.h>
+
 #include <iterator>
 #include <utility>
 
@@ -15,10 +17,31 @@ constexpr std::string_view kReduceOpNames[] = {
 #undef KOLO_ROW
         "custom"};
 
+struct Domain {
+  unsigned kinds = kAllNumbers;
+  std::string_view why_not_others;
+};
+constexpr Domain kDomains[] = {
+#define KOLO_ROW(name, NAME, kinds, why_not) {kinds, why_not},
+    KOLO_REDUCE_OPS(KOLO_ROW)
+#undef KOLO_ROW
+        {}};
+
 }  // namespace
 
 std::string_view name_of(ReduceOp op) noexcept {
   return name_among(kReduceOpNames, op);
+}
+
+bool knows(DType dtype, ReduceOp op) noexcept {
+  const auto kind = static_cast<unsigned>(element_type(dtype).kind);
+  return (kDomains[static_cast<std::size_t>(op)].kinds >> kind & 1u) != 0;
+}
+
+std::string why_not(DType dtype, ReduceOp op) {
+  if (knows(dtype, op)) return {};
+  return fmt::format("there is no {} of {}: {}", name_of(op), name_of(dtype),
+                     kDomains[static_cast<std::size_t>(op)].why_not_others);
 }
 
 bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept {

@@ -186,6 +186,9 @@ Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) 
     return wrong(call,
                  fmt::format("`in` is {} but `out` is {}", name_of(call.in.dtype), name_of(call.out.dtype)));
   }
+  if (schedule::is_reducing(call.collective) && !knows(call.in.dtype, call.reduction.op())) {
+    return wrong(call, why_not(call.in.dtype, call.reduction.op()));
+  }
   if (Status s = check_wire(call); !s.ok()) return s;
   call.uneven = !counts.empty();
   switch (call.collective) {

@@ -21,7 +21,6 @@ ReduceFn integer_reduction(DType dtype, ReduceOp op);
 
 AverageFn floating_average(DType dtype);
 AverageFn half_average(DType dtype);
-AverageFn integer_average(DType dtype);
 
 ScaleFn half_scale(DType dtype);
 /// The scale. Fewer than `divisor` contributions of 65504, scaled by it, sum up to at most 65504. Partial

@@ -101,7 +101,7 @@ HWY_EXPORT(find_fused);
 FoldFn fold_function(DType dtype, ReduceOp op) {
   static constexpr auto kBlockwise =
       every_blockwise(std::make_index_sequence<kDTypeCount * kReduceOpCount>());
-  if (op == ReduceOp::custom) return nullptr;
+  if (op == ReduceOp::custom || !knows(dtype, op)) return nullptr;
   if (const FoldFn fused = HWY_DYNAMIC_DISPATCH(find_fused)(dtype, op)) return fused;
   return kBlockwise[static_cast<std::size_t>(dtype) * kReduceOpCount + static_cast<std::size_t>(op)];
 }

@@ -16,7 +16,6 @@ ReduceFn pick_integer(ReduceOp op) {
   using Wrapping = PlainCodec<std::make_unsigned_t<T>>;
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::average:
       return reduce_with<Wrapping, Sum>;
     case ReduceOp::product:
       return reduce_with<std::conditional_t<sizeof(T) == 1, ByteCodec, Wrapping>, Product>;
@@ -24,6 +23,7 @@ ReduceFn pick_integer(ReduceOp op) {
       return reduce_with<PlainCodec<T>, Min>;
     case ReduceOp::max:
       return reduce_with<PlainCodec<T>, Max>;
+    case ReduceOp::average:
     case ReduceOp::custom:
       break;
   }

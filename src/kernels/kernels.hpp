@@ -14,7 +14,7 @@ namespace kolo::kernels {
 using ReduceFn = void (*)(void* out, const void* left, const void* right, std::size_t count);
 
 /// The kernel for a built-in operation, chosen for this CPU; look it up once per call. For `average` it is
-/// the sum. Null only for ReduceOp::custom.
+/// the sum. Null for ReduceOp::custom and for operations that the type does not know.
 ReduceFn reduce_function(DType dtype, ReduceOp op);
 
 /// out[i] = in[i] * scale: applied first to each contribution to an average among `divisor` ranks. `out` may
@@ -28,10 +28,11 @@ using ScaleFn = void (*)(void* out, const void* in, std::size_t count, std::uint
 ScaleFn scale_function(DType dtype);
 
 /// out[i] = (left[i] + right[i]) / (divisor * scale): the last step of an average of scaled contributions.
-/// The 16-bit types add and divide in 32 bits and round once. Integers truncate towards zero. The same
-/// aliasing as for ReduceFn; divisor >= 1.
+/// The 16-bit types add and divide in 32 bits and round once. The same aliasing as for ReduceFn; divisor
+/// >= 1.
 using AverageFn = void (*)(void* out, const void* left, const void* right, std::size_t count,
                            std::uint64_t divisor);
+/// Null for types without an average.
 AverageFn average_function(DType dtype);
 
 /// out[o][i] = in[0][i] op in[1][i] op ..., from left to right, for each of `out_count` (0 or more) outputs.
@@ -41,7 +42,7 @@ AverageFn average_function(DType dtype);
 /// output may be exactly an input; no other overlap. No alignment is required. Thread-safe.
 using FoldFn = void (*)(void* const* outs, std::size_t out_count, const void* const* ins,
                         std::size_t in_count, std::size_t count, std::uint64_t divisor);
-/// Null only for ReduceOp::custom.
+/// Null for ReduceOp::custom and for operations that the type does not know.
 FoldFn fold_function(DType dtype, ReduceOp op);
 
 /// memcpy for large blocks, with streaming stores if they are faster. No overlap.

@@ -54,20 +54,6 @@ C combine(ReduceOp op, C left, C right) {
   return add(left, right);
 }
 
-template <typename C>
-C divide(C sum, std::uint64_t divisor) {
-  if constexpr (std::is_floating_point_v<C>) {
-    return sum / static_cast<C>(divisor);
-  } else if constexpr (std::is_unsigned_v<C>) {
-    return static_cast<C>(sum / divisor);
-  } else {
-    const std::uint64_t magnitude =
-        sum < 0 ? 0 - static_cast<std::uint64_t>(sum) : static_cast<std::uint64_t>(sum);
-    const std::uint64_t quotient = magnitude / divisor;
-    return static_cast<C>(sum < 0 ? 0 - quotient : quotient);
-  }
-}
-
 }  // namespace
 
 void reduce(DType dtype, ReduceOp op, void* out, const void* left, const void* right, std::size_t count) {
@@ -96,8 +82,8 @@ void average(DType dtype, void* out, const void* left, const void* right, std::s
       const auto sum = add(widen(load_element<T>(left, i)), widen(load_element<T>(right, i)));
       if constexpr (std::is_same_v<T, Float16>) {
         store_element(out, i, narrow<T>(sum / (static_cast<float>(divisor) * float16_scale_of(divisor))));
-      } else {
-        store_element(out, i, narrow<T>(divide(sum, divisor)));
+      } else if constexpr (is_floating(dtype_of<T>)) {
+        store_element(out, i, narrow<T>(sum / static_cast<decltype(sum)>(divisor)));
       }
     }
   });

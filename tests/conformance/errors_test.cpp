@@ -4,6 +4,7 @@
 #include "support/cluster.hpp"
 #include "support/require.hpp"
 #include "support/transports.hpp"
+#include "support/types.hpp"
 #include "support/watchdog.hpp"
 #include "transport/inproc/faults.hpp"
 
@@ -54,6 +55,13 @@ TEST_P(ErrorsOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
     refused("custom", [&] { c.all_reduce(four, ReduceOp::custom); });
     refused("custom", [&] { c.reduce(four, four, 0, ReduceOp::custom); });
     refused("no known operation", [&] { c.all_reduce(four, static_cast<ReduceOp>(77)); });
+    for (const DType dtype : kDTypes) {
+      for (const ReduceOp op : kReduceOps) {
+        const std::string names = std::string(name_of(op)) + " of " + std::string(name_of(dtype)) + ": ";
+        if (!knows(dtype, op))
+          refused(names.c_str(), [&] { c.all_reduce(Buffer(four.data(), 1, dtype), op); });
+      }
+    }
     refused("no known format", [&] { c.all_reduce(four, ReduceOp::sum, {.wire = static_cast<Wire>(7)}); });
     if (c.counters().messages_sent != before.messages_sent || c.counters().operations != before.operations) {
       throw std::runtime_error("a refused call moved something");

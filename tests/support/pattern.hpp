@@ -103,7 +103,6 @@ inline double reduced(int size, std::uint64_t i, ReduceOp op, DType dtype) {
   if (op != ReduceOp::average) return value;
   return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
     using Computed = decltype(widen(T()));
-    if constexpr (!is_floating(dtype_of<T>)) return std::trunc(value / size);
     return static_cast<double>(widen(narrow<T>(static_cast<Computed>(value) / static_cast<Computed>(size))));
   });
 }

@@ -83,7 +83,8 @@ class Folds : public ::testing::TestWithParam<std::string> {
       for (const ReduceOp op : kReduceOps) {
         SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::string(name_of(op)));
         const FoldFn fold = fold_function(dtype, op);
-        ASSERT_NE(fold, nullptr);
+        ASSERT_EQ(fold != nullptr, knows(dtype, op));
+        if (fold == nullptr) continue;
         check(dtype, op, fold);
       }
     }

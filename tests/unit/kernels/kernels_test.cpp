@@ -76,7 +76,8 @@ TEST_P(Kernels, ReduceAsTheReference) {
     for (const ReduceOp op : kReduceOps) {
       SCOPED_TRACE(std::string(name_of(op)));
       const ReduceFn reduce = reduce_function(dtype, op);
-      ASSERT_NE(reduce, nullptr);
+      ASSERT_EQ(reduce != nullptr, knows(dtype, op));
+      if (reduce == nullptr) continue;
       check_everywhere(
           dtype, [&](void* out, const void* l, const void* r, std::size_t n) { reduce(out, l, r, n); },
           [&](void* out, const void* l, const void* r, std::size_t n) {
@@ -91,7 +92,8 @@ TEST_P(Kernels, AverageAsTheReference) {
                                     1ull << 32, ~0ull};
   for (const DType dtype : kDTypes) {
     const AverageFn average = average_function(dtype);
-    ASSERT_NE(average, nullptr);
+    ASSERT_EQ(average != nullptr, knows(dtype, ReduceOp::average));
+    if (average == nullptr) continue;
     for (const std::uint64_t divisor : divisors) {
       SCOPED_TRACE("divided by " + std::to_string(divisor));
       const auto kernel = [&](void* out, const void* l, const void* r, std::size_t n) {
@@ -130,6 +132,7 @@ TEST_P(Kernels, ReduceEveryPairOfBytes) {
         static_cast<std::uint8_t*>(left.data())[i] = static_cast<std::uint8_t>(i);
         static_cast<std::uint8_t*>(right.data())[i] = static_cast<std::uint8_t>(i >> 8);
       }
+      if (!knows(dtype, op)) continue;
       reference::reduce(dtype, op, expected.data(), left.data(), right.data(), 65536);
       reduce_function(dtype, op)(out.data(), left.data(), right.data(), 65536);
       EXPECT_TRUE(same(dtype, out.data(), expected.data(), 65536)) << name_of(dtype) << " " << name_of(op);
@@ -142,8 +145,9 @@ INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::ValuesIn(supported_targets
 
 TEST(KernelLookup, AverageIsTheSumAndCustomIsNone) {
   for (const DType dtype : kDTypes) {
-    EXPECT_EQ(reduce_function(dtype, ReduceOp::average), reduce_function(dtype, ReduceOp::sum));
     EXPECT_EQ(reduce_function(dtype, ReduceOp::custom), nullptr);
+    if (!knows(dtype, ReduceOp::average)) continue;
+    EXPECT_EQ(reduce_function(dtype, ReduceOp::average), reduce_function(dtype, ReduceOp::sum));
   }
 }
 
