@@ -34,6 +34,7 @@ std::int64_t below(std::uint32_t h, std::int64_t n) {
 
 // The largest value of an element: at most 3 for sums; for averages, the largest mean, at most 2.
 std::int64_t largest_value(DType dtype, std::optional<ReduceOp> op, int ranks) {
+  if (dtype == DType::boolean) return 1;
   const std::int64_t limit = exact_limit(dtype);
   if (!op) return limit == 0 ? (size_of(dtype) == 1 ? 127 : 30000) : std::min<std::int64_t>(limit, 30000);
   switch (*op) {
@@ -64,10 +65,11 @@ std::int64_t Pattern::value(int rank, std::uint64_t iteration, std::uint64_t ind
   const auto own = [&](std::int64_t n) { return below(hash(seed_of(rank, iteration), index), n); };
   const auto common = [&](std::int64_t n) { return below(hash(seed_of(kReducedRank, iteration), index), n); };
   if (op_ == ReduceOp::product) {
-    // `exponent` consecutive ranks hold a 2, so the product is at most 2^6, which fits an int8.
+    // `exponent` consecutive ranks hold a 2 (booleans: a 0), so the product is at most 2^6, which fits an
+    // int8.
     const std::int64_t h = common(7 * ranks_);
     const std::int64_t exponent = h % 7, begin = h / 7;
-    return (rank - begin + ranks_) % ranks_ < exponent ? 2 : 1;
+    return (rank - begin + ranks_) % ranks_ < exponent ? (dtype_ == DType::boolean ? 0 : 2) : 1;
   }
   if (op_ == ReduceOp::average) {
     // Ranks r and N - 1 - r are equally far above and below the mean, so the mean is an integer.

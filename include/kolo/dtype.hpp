@@ -25,7 +25,7 @@ float to_float(Float16 value) noexcept;
 float to_float(BFloat16 value) noexcept;
 
 /// What the numbers of a type are.
-enum class NumberKind : std::uint8_t { floating, signed_integer, unsigned_integer };
+enum class NumberKind : std::uint8_t { floating, signed_integer, unsigned_integer, boolean };
 
 /// The element types, a row each: enumerator, its name in kolo.h, C++ type, the type that reductions compute
 /// with, kind of number, significant bits of a number. All that depends on the element type reads these rows.
@@ -41,7 +41,8 @@ enum class NumberKind : std::uint8_t { floating, signed_integer, unsigned_intege
   ROW(uint8, UINT8, std::uint8_t, std::uint8_t, unsigned_integer, 8)      \
   ROW(uint16, UINT16, std::uint16_t, std::uint16_t, unsigned_integer, 16) \
   ROW(uint32, UINT32, std::uint32_t, std::uint32_t, unsigned_integer, 32) \
-  ROW(uint64, UINT64, std::uint64_t, std::uint64_t, unsigned_integer, 64)
+  ROW(uint64, UINT64, std::uint64_t, std::uint64_t, unsigned_integer, 64) \
+  ROW(boolean, BOOLEAN, bool, bool, boolean, 1)
 
 /// The enumerator of a row.
 #define KOLO_ENUMERATOR(name, ...) name,

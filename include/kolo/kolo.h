@@ -41,7 +41,8 @@ typedef enum kolo_dtype {
   KOLO_UINT8 = 8,
   KOLO_UINT16 = 9,
   KOLO_UINT32 = 10,
-  KOLO_UINT64 = 11
+  KOLO_UINT64 = 11,
+  KOLO_BOOLEAN = 12  ///< a byte of 0 or 1
 } kolo_dtype;
 
 /// How the ranks' contributions are combined, element by element; the average is their sum divided by the

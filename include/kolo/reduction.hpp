@@ -60,10 +60,11 @@ struct CustomReduction {
 /// What every reducing collective takes. Built-in operations convert implicitly from ReduceOp.
 ///
 /// min and max propagate NaN. average is the sum divided by the number of ranks; integers have none,
-/// because their sums could wrap around. Integer sums and products wrap around. float16 and bfloat16 are
-/// computed in float32 inside each step and rounded to nearest even. An average of float16 is finite if all
-/// contributions are: with more than two ranks each contribution is first scaled by a power of two, about
-/// 1/ranks. Only numbers below 0.00006 * ranks lose bits by that.
+/// because their sums could wrap around. Of booleans, whose
+/// bytes must be 0 or 1, sum and max are "or", product and min are "and". Integer sums and products wrap
+/// around. float16 and bfloat16 are computed in float32 inside each step and rounded to nearest even. An
+/// average of float16 is finite if all contributions are: with more than two ranks each contribution is first
+/// scaled by a power of two, about 1/ranks. Only numbers below 0.00006 * ranks lose bits by that.
 class Reduction {
  public:
   /// A built-in operation.

@@ -1,4 +1,4 @@
-// Integers of 8 to 64 bits.
+// Integers of 8 to 64 bits, and booleans.
 #include "kernels/families.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -30,9 +30,29 @@ ReduceFn pick_integer(ReduceOp op) {
   return nullptr;
 }
 
+ReduceFn pick_boolean(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::max:
+      return reduce_with<PlainCodec<std::uint8_t>, Or>;
+    case ReduceOp::product:
+    case ReduceOp::min:
+      return reduce_with<PlainCodec<std::uint8_t>, And>;
+    case ReduceOp::average:
+    case ReduceOp::custom:
+      break;
+  }
+  return nullptr;
+}
+
 ReduceFn find_integer(DType dtype, ReduceOp op) {
-  return find_in<Family::integer, ReduceFn>(
-      dtype, [&]<typename T>(std::type_identity<T>) { return pick_integer<T>(op); });
+  return find_in<Family::integer, ReduceFn>(dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return pick_boolean(op);
+    } else {
+      return pick_integer<T>(op);
+    }
+  });
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE

@@ -56,6 +56,20 @@ struct Max {
   }
 };
 
+struct And {
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    return hn::And(left, right);
+  }
+};
+
+struct Or {
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    return hn::Or(left, right);
+  }
+};
+
 /// (left + right) / divisor.
 template <typename Lane>
 struct Average {

@@ -172,7 +172,7 @@ void fill_awkwardly(std::byte* data, std::uint64_t count, DType dtype, unsigned 
     if (floats) store(data + i * size_of(dtype), dtype, number);
   }
   for (std::uint64_t i = 0; !floats && i < count * size_of(dtype); ++i)
-    data[i] = static_cast<std::byte>(random());
+    data[i] = static_cast<std::byte>(dtype == DType::boolean ? random() % 2 : random());
 }
 
 /// The data of every rank after reductions of every type and operation.

@@ -48,7 +48,10 @@ class Array {
   template <typename Function>
   void expect(const std::string& what, Function value) const {
     for (std::uint64_t i = 0; i < count_; ++i) {
-      if ((*this)[i] != static_cast<double>(value(i))) {
+      // As the type holds it: booleans have only 0 and 1.
+      std::byte held[sizeof(std::max_align_t)];
+      store(held, dtype_, static_cast<double>(value(i)));
+      if ((*this)[i] != load(held, dtype_)) {
         throw std::runtime_error(what + ": element " + std::to_string(i) + " of " + std::to_string(count_) +
                                  " is " + std::to_string((*this)[i]) + ", not " +
                                  std::to_string(static_cast<double>(value(i))));

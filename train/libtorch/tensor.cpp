@@ -24,8 +24,9 @@ DType dtype_of_tensor(at::ScalarType type) {
     case at::kLong:
       return DType::int64;
     case at::kByte:
-    case at::kBool:
       return DType::uint8;
+    case at::kBool:
+      return DType::boolean;
     default:
       throw InvalidArgument(std::string("kolo cannot reduce tensors of type ") + c10::toString(type), {});
   }

@@ -54,6 +54,7 @@ TEST(DType, SizesMatchTheCppTypes) {
   EXPECT_EQ(size_of(dtype_of<std::int32_t>), 4u);
   EXPECT_EQ(size_of(dtype_of<std::uint64_t>), 8u);
   EXPECT_EQ(size_of(dtype_of<long long>), 8u);
+  EXPECT_EQ(size_of(dtype_of<bool>), 1u);
   EXPECT_EQ(dtype_of<std::byte>, DType::uint8);
 }
 

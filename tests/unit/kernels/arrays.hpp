@@ -75,6 +75,7 @@ inline void fill(DType dtype, void* array, std::size_t count, std::uint64_t seed
         bits = bits >> mantissa << mantissa;  // ... ~0 becomes minus infinity, and so on
       }
     }
+    if (dtype == DType::boolean) bits &= 1;
     std::memcpy(at, &bits, size);  // little-endian: the low bytes
   }
 }

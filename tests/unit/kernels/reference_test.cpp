@@ -45,6 +45,19 @@ TEST(Reference, SumsAndProductsOfIntegersWrap) {
   EXPECT_EQ(reduce<std::uint64_t>(ReduceOp::sum, {~0ull}, {2}), (Values<std::uint64_t>{1}));
 }
 
+TEST(Reference, BooleansKnowOrAndAnd) {
+  const bool left[] = {false, false, true, true}, right[] = {false, true, false, true};
+  const auto all = [&](ReduceOp op) {
+    bool out[4];
+    reference::reduce(DType::boolean, op, out, left, right, 4);
+    return std::vector<bool>(out, out + 4);
+  };
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max})
+    EXPECT_EQ(all(op), (std::vector<bool>{false, true, true, true}));
+  for (const ReduceOp op : {ReduceOp::product, ReduceOp::min})
+    EXPECT_EQ(all(op), (std::vector<bool>{false, false, false, true}));
+}
+
 TEST(Reference, MinAndMaxHeedTheSign) {
   EXPECT_EQ(reduce<std::int8_t>(ReduceOp::min, {-1, 3}, {1, 2}), (Values<std::int8_t>{-1, 2}));
   EXPECT_EQ(reduce<std::uint8_t>(ReduceOp::min, {255, 3}, {1, 2}), (Values<std::uint8_t>{1, 2}));
