@@ -1,9 +1,9 @@
 // all_gather / bidirectional_ring: every part travels both ways around the ring, half way each.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
@@ -19,7 +19,6 @@ schedule::Schedule generate_all_gather_bidirectional_ring(const ScheduleSpec& sp
 
 }  // namespace
 
-extern const Algorithm all_gather_bidirectional_ring;
 const Algorithm all_gather_bidirectional_ring = {
     .collective = schedule::Collective::all_gather,
     .name = "bidirectional_ring",

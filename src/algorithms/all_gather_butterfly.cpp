@@ -1,10 +1,10 @@
 // all_gather / butterfly: layers in which groups of d1, d2, ... ranks exchange; their product is N.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/butterfly.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -22,7 +22,6 @@ schedule::Schedule generate_all_gather_butterfly(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_gather_butterfly;
 const Algorithm all_gather_butterfly = {
     .collective = schedule::Collective::all_gather,
     .name = "butterfly",

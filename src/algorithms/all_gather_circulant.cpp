@@ -1,10 +1,10 @@
 // all_gather / circulant: ceil(log2 N) rounds with doubling skips around the ranks, for any N.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/circulant.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -21,7 +21,6 @@ schedule::Schedule generate_all_gather_circulant(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_gather_circulant;
 const Algorithm all_gather_circulant = {
     .collective = schedule::Collective::all_gather,
     .name = "circulant",

@@ -1,10 +1,10 @@
 // all_gather / direct: each rank sends its part to all ranks: one round, for small parts.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/direct.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -20,7 +20,6 @@ schedule::Schedule generate_all_gather_direct(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_gather_direct;
 const Algorithm all_gather_direct = {
     .collective = schedule::Collective::all_gather,
     .name = "direct",

@@ -1,9 +1,9 @@
 // all_gather / ring: every part travels once around the ring; each rank talks to its neighbours only.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
@@ -19,7 +19,6 @@ schedule::Schedule generate_all_gather_ring(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_gather_ring;
 const Algorithm all_gather_ring = {
     .collective = schedule::Collective::all_gather,
     .name = "ring",

@@ -1,9 +1,9 @@
 // all_reduce / bidirectional_ring: the ring in both directions at once, half way round each.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
@@ -22,7 +22,6 @@ schedule::Schedule generate_all_reduce_bidirectional_ring(const ScheduleSpec& sp
 
 }  // namespace
 
-extern const Algorithm all_reduce_bidirectional_ring;
 const Algorithm all_reduce_bidirectional_ring = {
     .collective = schedule::Collective::all_reduce,
     .name = "bidirectional_ring",

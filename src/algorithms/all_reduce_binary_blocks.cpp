@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/butterfly.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -93,7 +93,6 @@ schedule::Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_binary_blocks;
 const Algorithm all_reduce_binary_blocks = {
     .collective = schedule::Collective::all_reduce,
     .name = "binary_blocks",

@@ -2,11 +2,11 @@
 // reverse.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/butterfly.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -26,7 +26,6 @@ schedule::Schedule generate_all_reduce_butterfly(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_butterfly;
 const Algorithm all_reduce_butterfly = {
     .collective = schedule::Collective::all_reduce,
     .name = "butterfly",

@@ -1,9 +1,9 @@
 // all_reduce / central: rank 0 combines all data in rank order and sends the result to all ranks.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/fold.hpp"
 #include "algorithms/formula.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -24,7 +24,6 @@ schedule::Schedule generate_all_reduce_central(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_central;
 const Algorithm all_reduce_central = {
     .collective = schedule::Collective::all_reduce,
     .name = "central",

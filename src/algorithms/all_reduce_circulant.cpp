@@ -1,10 +1,10 @@
 // all_reduce / circulant: reduce-scatter and all-gather with halving skips around the ranks, for any N.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/circulant.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -22,7 +22,6 @@ schedule::Schedule generate_all_reduce_circulant(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_circulant;
 const Algorithm all_reduce_circulant = {
     .collective = schedule::Collective::all_reduce,
     .name = "circulant",

@@ -2,11 +2,11 @@
 // ranks.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/direct.hpp"
 #include "algorithms/fold.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -24,7 +24,6 @@ schedule::Schedule generate_all_reduce_direct(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_direct;
 const Algorithm all_reduce_direct = {
     .collective = schedule::Collective::all_reduce,
     .name = "direct",

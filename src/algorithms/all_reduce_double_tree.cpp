@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pipeline.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/turns.hpp"
 #include "algorithms/two_trees.hpp"
 #include "schedule/builder.hpp"
@@ -84,7 +84,6 @@ schedule::Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_double_tree;
 const Algorithm all_reduce_double_tree = {
     .collective = schedule::Collective::all_reduce,
     .name = "double_tree",

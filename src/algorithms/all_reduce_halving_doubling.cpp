@@ -3,9 +3,9 @@
 #include <bit>
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/butterfly.hpp"
 #include "algorithms/formula.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/survivors.hpp"
 #include "schedule/builder.hpp"
 
@@ -32,7 +32,6 @@ schedule::Schedule generate_all_reduce_halving_doubling(const ScheduleSpec& spec
 
 }  // namespace
 
-extern const Algorithm all_reduce_halving_doubling;
 const Algorithm all_reduce_halving_doubling = {
     .collective = schedule::Collective::all_reduce,
     .name = "halving_doubling",

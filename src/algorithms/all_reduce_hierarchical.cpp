@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/compose.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "algorithms/pipeline.hpp"
+#include "algorithms/registered.hpp"
 
 namespace kolo::algorithms {
 namespace {
@@ -243,7 +243,6 @@ StepsAndBytes cost(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_hierarchical;
 const Algorithm all_reduce_hierarchical = {
     .collective = schedule::Collective::all_reduce,
     .name = "hierarchical",

@@ -1,12 +1,11 @@
 // all_reduce / k_nomial: sums travel up a k-nomial tree to rank 0, then the result travels down it.
-#include "algorithms/algorithm.hpp"
 #include "algorithms/compose.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
+#include "algorithms/registered.hpp"
 
 namespace kolo::algorithms {
 
-extern const Algorithm all_reduce_k_nomial;
 const Algorithm all_reduce_k_nomial = {
     .collective = schedule::Collective::all_reduce,
     .name = "k_nomial",

@@ -1,11 +1,11 @@
 // all_reduce / naive: each rank sends all its data to all ranks; each combines by itself.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/fold.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
@@ -23,7 +23,6 @@ schedule::Schedule generate_all_reduce_naive(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_naive;
 const Algorithm all_reduce_naive = {
     .collective = schedule::Collective::all_reduce,
     .name = "naive",

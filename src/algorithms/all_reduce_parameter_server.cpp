@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/fold.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
 #include "algorithms/pipeline.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -138,7 +138,6 @@ schedule::Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec
 
 }  // namespace
 
-extern const Algorithm all_reduce_parameter_server;
 const Algorithm all_reduce_parameter_server = {
     .collective = schedule::Collective::all_reduce,
     .name = "parameter_server",

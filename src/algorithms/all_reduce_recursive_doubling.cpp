@@ -3,8 +3,8 @@
 #include <bit>
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/survivors.hpp"
 #include "schedule/builder.hpp"
 
@@ -36,7 +36,6 @@ schedule::Schedule generate_all_reduce_recursive_doubling(const ScheduleSpec& sp
 
 }  // namespace
 
-extern const Algorithm all_reduce_recursive_doubling;
 const Algorithm all_reduce_recursive_doubling = {
     .collective = schedule::Collective::all_reduce,
     .name = "recursive_doubling",

@@ -2,9 +2,9 @@
 // possible.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
@@ -23,7 +23,6 @@ schedule::Schedule generate_all_reduce_ring(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_ring;
 const Algorithm all_reduce_ring = {
     .collective = schedule::Collective::all_reduce,
     .name = "ring",

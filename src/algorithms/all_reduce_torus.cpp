@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
@@ -67,7 +67,6 @@ schedule::Schedule generate_all_reduce_torus(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_reduce_torus;
 const Algorithm all_reduce_torus = {
     .collective = schedule::Collective::all_reduce,
     .name = "torus",

@@ -2,9 +2,9 @@
 #include <bit>
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -56,7 +56,6 @@ schedule::Schedule generate_all_to_all_bruck(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_to_all_bruck;
 const Algorithm all_to_all_bruck = {
     .collective = schedule::Collective::all_to_all,
     .name = "bruck",

@@ -1,9 +1,9 @@
 // all_to_all / direct: each rank sends each other rank its part straight from input to output; not in place.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
@@ -24,7 +24,6 @@ schedule::Schedule generate_all_to_all_direct(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm all_to_all_direct;
 const Algorithm all_to_all_direct = {
     .collective = schedule::Collective::all_to_all,
     .name = "direct",

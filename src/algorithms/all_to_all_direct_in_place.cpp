@@ -2,9 +2,9 @@
 // pair uses scratch.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/turns.hpp"
 #include "schedule/builder.hpp"
 
@@ -43,7 +43,6 @@ schedule::Schedule generate_all_to_all_direct_in_place(const ScheduleSpec& spec)
 
 }  // namespace
 
-extern const Algorithm all_to_all_direct_in_place;
 const Algorithm all_to_all_direct_in_place = {
     .collective = schedule::Collective::all_to_all,
     .name = "direct_in_place",

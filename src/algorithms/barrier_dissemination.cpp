@@ -1,9 +1,9 @@
 // barrier / dissemination: each rank notifies the ranks 1, 2, 4, ... after it, log2(N) rounds.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -21,7 +21,6 @@ schedule::Schedule generate_barrier_dissemination(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm barrier_dissemination;
 const Algorithm barrier_dissemination = {
     .collective = schedule::Collective::barrier,
     .name = "dissemination",

@@ -2,8 +2,8 @@
 #include <bit>
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -31,7 +31,6 @@ schedule::Schedule generate_barrier_recursive_doubling(const ScheduleSpec& spec)
 
 }  // namespace
 
-extern const Algorithm barrier_recursive_doubling;
 const Algorithm barrier_recursive_doubling = {
     .collective = schedule::Collective::barrier,
     .name = "recursive_doubling",

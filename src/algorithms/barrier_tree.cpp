@@ -1,9 +1,9 @@
 // barrier / tree: rank 0 waits for all ranks over a binomial tree, then releases them over it.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -26,7 +26,6 @@ schedule::Schedule generate_barrier_tree(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm barrier_tree;
 const Algorithm barrier_tree = {
     .collective = schedule::Collective::barrier,
     .name = "tree",

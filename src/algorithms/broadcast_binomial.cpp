@@ -1,11 +1,10 @@
 // broadcast / binomial: a binomial tree: every rank that has the data passes it on, log2(N) rounds.
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
+#include "algorithms/registered.hpp"
 
 namespace kolo::algorithms {
 
-extern const Algorithm broadcast_binomial;
 const Algorithm broadcast_binomial = {
     .collective = schedule::Collective::broadcast,
     .name = "binomial",

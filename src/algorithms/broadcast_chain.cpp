@@ -1,9 +1,9 @@
 // broadcast / chain: every rank passes piece after piece to the next.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/pairs.hpp"
 #include "algorithms/pipeline.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -21,7 +21,6 @@ schedule::Schedule generate_broadcast_chain(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm broadcast_chain;
 const Algorithm broadcast_chain = {
     .collective = schedule::Collective::broadcast,
     .name = "chain",

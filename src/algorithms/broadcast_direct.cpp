@@ -1,9 +1,9 @@
 // broadcast / direct: the root sends to all ranks.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -21,7 +21,6 @@ schedule::Schedule generate_broadcast_direct(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm broadcast_direct;
 const Algorithm broadcast_direct = {
     .collective = schedule::Collective::broadcast,
     .name = "direct",

@@ -1,11 +1,10 @@
 // broadcast / k_nomial: a tree in which a rank has radix-1 children at each level.
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
+#include "algorithms/registered.hpp"
 
 namespace kolo::algorithms {
 
-extern const Algorithm broadcast_k_nomial;
 const Algorithm broadcast_k_nomial = {
     .collective = schedule::Collective::broadcast,
     .name = "k_nomial",

@@ -2,10 +2,10 @@
 // ring.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/halving_tree.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -45,7 +45,6 @@ schedule::Schedule generate_broadcast_scatter_all_gather(const ScheduleSpec& spe
 
 }  // namespace
 
-extern const Algorithm broadcast_scatter_all_gather;
 const Algorithm broadcast_scatter_all_gather = {
     .collective = schedule::Collective::broadcast,
     .name = "scatter_all_gather",

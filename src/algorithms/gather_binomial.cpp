@@ -1,10 +1,10 @@
 // gather / binomial: ranks gather the parts of their subtree and pass them on together, log2(N) rounds.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/halving_tree.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -34,7 +34,6 @@ schedule::Schedule generate_gather_binomial(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm gather_binomial;
 const Algorithm gather_binomial = {
     .collective = schedule::Collective::gather,
     .name = "binomial",

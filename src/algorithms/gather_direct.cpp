@@ -1,9 +1,9 @@
 // gather / direct: each rank sends its part to the root.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -23,7 +23,6 @@ schedule::Schedule generate_gather_direct(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm gather_direct;
 const Algorithm gather_direct = {
     .collective = schedule::Collective::gather,
     .name = "direct",

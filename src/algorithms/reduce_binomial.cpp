@@ -1,11 +1,10 @@
 // reduce / binomial: a binomial tree towards the root: every rank adds up its subtree, log2(N) rounds.
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
+#include "algorithms/registered.hpp"
 
 namespace kolo::algorithms {
 
-extern const Algorithm reduce_binomial;
 const Algorithm reduce_binomial = {
     .collective = schedule::Collective::reduce,
     .name = "binomial",

@@ -1,9 +1,9 @@
 // reduce / chain: sums travel piece after piece along a chain of all ranks to the root.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/pairs.hpp"
 #include "algorithms/pipeline.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -33,7 +33,6 @@ schedule::Schedule generate_reduce_chain(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm reduce_chain;
 const Algorithm reduce_chain = {
     .collective = schedule::Collective::reduce,
     .name = "chain",

@@ -1,9 +1,9 @@
 // reduce / direct: the root receives from all ranks and combines in rank order.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/fold.hpp"
 #include "algorithms/formula.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -22,7 +22,6 @@ schedule::Schedule generate_reduce_direct(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm reduce_direct;
 const Algorithm reduce_direct = {
     .collective = schedule::Collective::reduce,
     .name = "direct",

@@ -1,11 +1,10 @@
 // reduce / k_nomial: a tree towards the root in which a rank has radix-1 children at each level.
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
+#include "algorithms/registered.hpp"
 
 namespace kolo::algorithms {
 
-extern const Algorithm reduce_k_nomial;
 const Algorithm reduce_k_nomial = {
     .collective = schedule::Collective::reduce,
     .name = "k_nomial",

@@ -1,9 +1,9 @@
 // reduce_scatter / bidirectional_ring: partial sums come to their owner from both sides, half way round each.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
@@ -27,7 +27,6 @@ schedule::Schedule generate_reduce_scatter_bidirectional_ring(const ScheduleSpec
 
 }  // namespace
 
-extern const Algorithm reduce_scatter_bidirectional_ring;
 const Algorithm reduce_scatter_bidirectional_ring = {
     .collective = schedule::Collective::reduce_scatter,
     .name = "bidirectional_ring",

@@ -1,10 +1,10 @@
 // reduce_scatter / butterfly: layers in which groups of d1, d2, ... ranks exchange; their product is N.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/butterfly.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -42,7 +42,6 @@ schedule::Schedule generate_reduce_scatter_butterfly(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm reduce_scatter_butterfly;
 const Algorithm reduce_scatter_butterfly = {
     .collective = schedule::Collective::reduce_scatter,
     .name = "butterfly",

@@ -1,10 +1,10 @@
 // reduce_scatter / circulant: ceil(log2 N) rounds with halving skips around the ranks, for any N.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/circulant.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -21,7 +21,6 @@ schedule::Schedule generate_reduce_scatter_circulant(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm reduce_scatter_circulant;
 const Algorithm reduce_scatter_circulant = {
     .collective = schedule::Collective::reduce_scatter,
     .name = "circulant",

@@ -1,11 +1,11 @@
 // reduce_scatter / direct: each rank receives its part from all ranks and combines in rank order.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/direct.hpp"
 #include "algorithms/fold.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -21,7 +21,6 @@ schedule::Schedule generate_reduce_scatter_direct(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm reduce_scatter_direct;
 const Algorithm reduce_scatter_direct = {
     .collective = schedule::Collective::reduce_scatter,
     .name = "direct",

@@ -1,9 +1,9 @@
 // reduce_scatter / ring: partial sums travel once around the ring; each rank sends (N-1)/N of the data.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
@@ -27,7 +27,6 @@ schedule::Schedule generate_reduce_scatter_ring(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm reduce_scatter_ring;
 const Algorithm reduce_scatter_ring = {
     .collective = schedule::Collective::reduce_scatter,
     .name = "ring",

@@ -1,10 +1,10 @@
 // scatter / binomial: the root gives half of the parts to another rank; both continue so, log2(N) rounds.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/halving_tree.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -35,7 +35,6 @@ schedule::Schedule generate_scatter_binomial(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm scatter_binomial;
 const Algorithm scatter_binomial = {
     .collective = schedule::Collective::scatter,
     .name = "binomial",

@@ -1,9 +1,9 @@
 // scatter / direct: the root sends each rank its part.
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/registered.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo::algorithms {
@@ -23,7 +23,6 @@ schedule::Schedule generate_scatter_direct(const ScheduleSpec& spec) {
 
 }  // namespace
 
-extern const Algorithm scatter_direct;
 const Algorithm scatter_direct = {
     .collective = schedule::Collective::scatter,
     .name = "direct",
