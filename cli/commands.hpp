@@ -24,8 +24,7 @@ void add_trace(CLI::App& app);
 void add_help(CLI::App& app);
 void add_version(CLI::App& app);
 void add_completion(CLI::App& app);
-void add_docs(CLI::App& app);  // hidden: for scripts/update-docs
-void add_man(CLI::App& app);   // hidden: for the build
+void add_man(CLI::App& app);  // hidden: for the build
 
 /// Takes the program and its arguments off the arguments of `kolo run`; nothing for another subcommand. They
 /// are not for CLI11 to read: it would take "[a,b]" apart.

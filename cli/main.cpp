@@ -138,7 +138,6 @@ int run(std::vector<std::string> arguments) {
   kolo::cli::add_completion(app);
   kolo::cli::add_version(app);
   kolo::cli::add_help(app);
-  kolo::cli::add_docs(app);
   kolo::cli::add_man(app);
   if (typed.empty()) {
     fmt::print("{}", kolo::cli::first_page(app));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "catalog/example.hpp"
 #include "catalog/proof.hpp"
 #include "commands.hpp"
 #include "options.hpp"
@@ -38,6 +39,31 @@ std::string list_entry(std::string_view name, std::string_view text, std::string
   return result;
 }
 
+std::string json_of(const algorithms::Algorithm& algorithm, const std::string& steps,
+                    const std::string& sent) {
+  nlohmann::ordered_json names = nlohmann::ordered_json::array(), purposes = names;
+  for (const algorithms::Parameter& parameter : algorithm.parameters) {
+    names.push_back(parameter.name);
+    purposes.push_back(parameter.purpose);
+  }
+  return nlohmann::ordered_json{{"type", "algorithm"},
+                                {"collective", schedule::name_of(algorithm.collective)},
+                                {"name", algorithm.name},
+                                {"purpose", algorithm.purpose},
+                                {"use", algorithm.use},
+                                {"source", algorithm.source},
+                                {"parameters", names},
+                                {"parameter_purposes", purposes},
+                                {"steps", steps},
+                                {"sent", sent},
+                                {"rank_ordered", algorithm.rank_ordered},
+                                {"in_shared_memory", algorithm.in_shared_memory.has_value()},
+                                {"out_of_place_only", algorithm.out_of_place_only},
+                                {"even_parts_only", algorithm.even_parts_only},
+                                {"hosts_matter", !example_of(algorithm, 8).hosts.empty()}}
+      .dump();
+}
+
 void list_algorithms(std::optional<schedule::Collective> only, JsonLines& json) {
   std::optional<schedule::Collective> last;
   for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
@@ -45,18 +71,7 @@ void list_algorithms(std::optional<schedule::Collective> only, JsonLines& json) 
     const std::string_view collective = schedule::name_of(algorithm.collective);
     const algorithms::ClosedForm& form = algorithm.closed_form;
     const std::string steps = stated_text(form, form.steps), sent = stated_text(form, form.sent);
-    nlohmann::ordered_json parameters = nlohmann::ordered_json::array();
-    for (const algorithms::Parameter& parameter : algorithm.parameters) parameters.push_back(parameter.name);
-    json.write(nlohmann::ordered_json{
-        {"type", "algorithm"},
-        {"collective", collective},
-        {"name", algorithm.name},
-        {"purpose", algorithm.purpose},
-        {"use", algorithm.use},
-        {"parameters", parameters},
-        {"steps", steps},
-        {"sent",
-         sent}}.dump());
+    json.write(json_of(algorithm, steps, sent));
     if (json.replaces_text()) continue;
     if (last != algorithm.collective) fmt::print("{}{}\n", last ? "\n" : "", collective);
     last = algorithm.collective;

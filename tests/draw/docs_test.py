@@ -12,7 +12,7 @@ IMAGES = Path("images/algorithms")
 
 with tempfile.TemporaryDirectory() as folder:
     new = Path(folder)
-    subprocess.run([KOLO, "docs", folder], check=True)
+    subprocess.run([DOCS.parent / "scripts/algorithm_pages.py", KOLO, folder], check=True)
     names = {Path("algorithms.md")} | {IMAGES / p.name for root in (new, DOCS) for p in (root / IMAGES).glob("*")}
     stale = []
     for name in sorted(names):
