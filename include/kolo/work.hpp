@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,6 +37,20 @@ class Work {
   /// Makes progress once, without blocking, unless another thread makes it at this moment; returns done(),
   /// and throws the operation's error.
   bool test() const;
+  /// Calls `callback` once, when this Work is done, with this Work: its error() is the outcome. Returns at
+  /// once. All callbacks of a communicator, and of those that share its links, run one after another on one
+  /// thread of kolo's, in the order in which their Works are done; several of one Work in the order of their
+  /// then(). A Work that is done already is the last of them.
+  ///
+  /// A callback holds no lock of kolo's. It may start calls and wait, also for long: meanwhile only the
+  /// callbacks behind it wait too. It may destroy the last Work and the last Communicator. An exception of it
+  /// is logged with the call's name, and goes no further. Signals of the process are blocked there.
+  ///
+  /// The end of the last Communicator ends its operations with an error, and returns when all callbacks have,
+  /// unless it is called within a callback. So do not hold there a lock that a callback takes. A callback
+  /// that is given to a Work after that, or to an invalid Work, runs on a thread of its own. Throws
+  /// InvalidArgument for an empty function and in a forked child, SystemError if there are no more threads.
+  void then(std::function<void(const Work&)> callback) const;
   /// Null while the operation runs and when it succeeded.
   std::exception_ptr error() const;
   /// The time that the operation took from start to end; zero while it runs.
@@ -48,6 +63,7 @@ class Work {
 
  private:
   friend std::optional<std::size_t> wait_any(std::span<const Work>, std::chrono::nanoseconds);
+  friend bool wait_all(std::span<const Work>, std::chrono::nanoseconds);
   std::shared_ptr<engine::Operation> operation_;
 };
 
@@ -58,5 +74,11 @@ class Work {
 std::size_t wait_any(std::span<const Work> works);
 /// The same for at most `timeout`; nullopt if none is done then.
 std::optional<std::size_t> wait_any(std::span<const Work> works, std::chrono::nanoseconds timeout);
+
+/// Blocks until all Works are done, those that fail too, and then throws the error of the first that has
+/// failed, in the order of `works`. An invalid Work counts as done. Thread-safe.
+void wait_all(std::span<const Work> works);
+/// The same for at most `timeout`; false, and no error, if not all are done then.
+bool wait_all(std::span<const Work> works, std::chrono::nanoseconds timeout);
 
 }  // namespace kolo

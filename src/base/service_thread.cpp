@@ -54,4 +54,8 @@ void ServiceThread::join() {
   if (is_here()) thread_->join();
 }
 
+void ServiceThread::detach() {
+  if (is_here()) thread_->detach();
+}
+
 }  // namespace kolo

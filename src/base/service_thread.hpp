@@ -20,13 +20,15 @@ class ServiceThread {
   ServiceThread& operator=(const ServiceThread&) = delete;
   ServiceThread(ServiceThread&&) = default;
   ServiceThread& operator=(ServiceThread&&) = default;
-  /// Call join() first.
+  /// Call join() or detach() first.
   ~ServiceThread();
 
   /// True if this process started the thread and has not joined it.
   bool is_here() const noexcept;
   /// Waits for the thread to end, if is_here().
   void join();
+  /// Lets the thread run on without this object, if is_here().
+  void detach();
 
  private:
   std::unique_ptr<std::thread> thread_;

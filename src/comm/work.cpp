@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "base/log.hpp"
 #include "comm/call.hpp"
+#include "comm/state.hpp"
 #include "engine/completion.hpp"
 #include "engine/engine.hpp"
 
@@ -50,6 +55,16 @@ void wait_until_any(std::span<const std::shared_ptr<engine::Operation>> operatio
   }
 }
 
+/// "rank 1: the callback of call 5, all_reduce(sum of 4 float32, ring), has thrown: why"
+void log_throw(const engine::Operation* operation, const char* why) {
+  if (operation == nullptr) return log().error("a callback has thrown: {}", why);
+  const engine::OperationSpec& spec = operation->spec();
+  const auto engine = operation->engine();
+  const std::string rank = engine == nullptr ? "" : fmt::format("rank {}: ", engine->rank());
+  const std::string call = spec.call > 0 ? fmt::format("call {}", spec.call) : "a message";
+  log().error("{}the callback of {}, {}, has thrown: {}", rank, call, comm::describe(spec.signature), why);
+}
+
 /// The outcome of an operation that is done.
 Status outcome(const engine::Operation& operation) {
   return operation.is_forked_copy() ? operation.refusal() : operation.status();
@@ -81,6 +96,28 @@ bool Work::test() const {
   if (!done()) return false;
   if (operation_ != nullptr) outcome(*operation_).throw_if_error();
   return true;
+}
+
+void Work::then(std::function<void(const Work&)> callback) const {
+  if (callback == nullptr) throw InvalidArgument("then: the callback is empty", {});
+  comm::refuse_inside_reduction("then");
+  if (operation_ != nullptr && !operation_->is_here()) operation_->refusal().throw_if_error();
+  auto call = [callback = std::move(callback)](std::shared_ptr<engine::Operation> operation) {
+    const Work work(std::move(operation));
+    try {
+      callback(work);
+    } catch (const std::exception& error) {
+      log_throw(work.operation_.get(), error.what());
+    } catch (...) {
+      log_throw(work.operation_.get(), "no std::exception");
+    }
+  };
+  if (const auto engine = operation_ != nullptr ? operation_->engine() : nullptr)
+    return engine->then(operation_, std::move(call));
+  wait_until(operation_, Deadline::never());
+  engine::Callbacks::Entries entry;
+  entry.push_back({operation_, std::move(call)});
+  engine::Callbacks::start(nullptr, std::move(entry));
 }
 
 std::exception_ptr Work::error() const {
@@ -123,6 +160,20 @@ std::optional<std::size_t> wait_any(std::span<const Work> works, std::chrono::na
     found = find();
   }
   return found;
+}
+
+void wait_all(std::span<const Work> works) {
+  while (!wait_all(works, std::chrono::hours(1))) {
+  }
+}
+
+bool wait_all(std::span<const Work> works, std::chrono::nanoseconds timeout) {
+  const auto deadline = Deadline::after(timeout);
+  for (const Work& work : works) {
+    if (!wait_until(work.operation_, deadline)) return false;
+  }
+  for (const Work& work : works) work.wait();
+  return true;
 }
 
 }  // namespace kolo

@@ -85,6 +85,10 @@ class Backoff {
     return wait.polls % kPollsBetweenLooks == 0 ? Step::look : Step::pause;
   }
 
+  /// Whether a thread may still spin for an operation that has started at `start`.
+  bool is_fresh(Clock::time_point start, Clock::time_point now) const {
+    return now - start < setting_.longest_spin;
+  }
   /// How long a wait polls before it sleeps.
   Duration longest_spin(double lost) const {
     if (shares_cores()) return setting_.longest_spin;

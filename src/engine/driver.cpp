@@ -79,7 +79,7 @@ bool Driver::run_until(std::unique_lock<std::mutex>& lock, const Deadline& deadl
       if (driven_.has_work()) leave_to_progress_thread();
     } else {
       ++waiting_callers_;
-      if (role_ == Role::progress_thread) kick();
+      if (role_ != Role::caller) kick();
       Entrance entrance{*this, lock};
       changed_.wait_for(entrance,
                         std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
@@ -90,6 +90,24 @@ bool Driver::run_until(std::unique_lock<std::mutex>& lock, const Deadline& deadl
     }
   }
   return true;
+}
+
+/// Callers that wait also drive the operations with callbacks, and leave them to the progress thread.
+void Driver::drive_for_callbacks(std::unique_lock<std::mutex>& lock, const Stop& stop) {
+  Entrance entrance{*this, lock};
+  ++waiting_callers_;
+  while (role_ == Role::progress_thread) {
+    kick();
+    changed_.wait(entrance);
+  }
+  --waiting_callers_;
+  if (!is_free() || waiting_callers_ > 0) return;
+  {
+    const DefaultArithmetic arithmetic;
+    drive(Role::callbacks, lock, Deadline::never(), [&] { return stop() || waiting_callers_ > 0; });
+  }
+  notify_waiting();
+  if (driven_.has_work()) leave_to_progress_thread();
 }
 
 void Driver::poll_once() {
@@ -202,8 +220,10 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       const std::uint64_t before = std::exchange(streamed_before, driven_.bytes_streamed());
       wait.streams = before != streamed_before;
     }
-    const auto step = !has_caller() ? Backoff::Step::sleep
-                                    : backoff_.next(wait, now, {driven_.lost(now), driven_.can_nap()});
+    const bool may_spin =
+        role_ == Role::caller || (role_ == Role::callbacks && backoff_.is_fresh(last_expected_, now));
+    const auto step =
+        !may_spin ? Backoff::Step::sleep : backoff_.next(wait, now, {driven_.lost(now), driven_.can_nap()});
     if (step == Backoff::Step::look) leave_shared_core();
     if (step == Backoff::Step::yield) yield(backoff_);
     if (step != Backoff::Step::nap && step != Backoff::Step::sleep) {

@@ -78,11 +78,15 @@ class Driver {
   /// No thread drives.
   bool is_free() const noexcept { return role_ == Role::none; }
   /// A thread that waits drives: it polls soon.
-  bool has_caller() const noexcept { return role_ == Role::caller; }
+  bool has_caller() const noexcept { return role_ == Role::caller || role_ == Role::callbacks; }
   /// Another thread wants the lock.
   bool is_wanted() const noexcept { return entering_.load(std::memory_order_relaxed) > 0; }
   /// Drives, or sleeps while another thread drives, until `stop` (true) or the deadline (false).
   bool run_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const Stop& stop);
+  /// For the thread of the callbacks: drives while no thread that waits does, until `stop`.
+  void drive_for_callbacks(std::unique_lock<std::mutex>& lock, const Stop& stop);
+  /// A callback waits for an operation that has just started: drive_for_callbacks() may spin for it.
+  void expect_callback() { last_expected_ = Clock::now(); }
   /// There is work, and the caller does not wait for it.
   void leave_to_progress_thread();
   /// Wakes a driver that sleeps.
@@ -93,7 +97,7 @@ class Driver {
   }
 
  private:
-  enum class Role { none, caller, progress_thread };
+  enum class Role { none, caller, callbacks, progress_thread };
 
   struct Entrance;
   void enter(std::unique_lock<std::mutex>& lock) const;
@@ -115,10 +119,11 @@ class Driver {
   Role role_ = Role::none;               // of the thread that drives
   int waiting_callers_ = 0;
   bool sleeping_ = false;
-  bool woken_ = false;             // since the driver fell asleep
-  bool resting_ = false;           // the progress thread, until it is woken
-  bool stopping_ = false;          // the progress thread ends
-  std::uint64_t left_behind_ = 0;  // how often callers have left work to the progress thread
+  bool woken_ = false;               // since the driver fell asleep
+  bool resting_ = false;             // the progress thread, until it is woken
+  bool stopping_ = false;            // the progress thread ends
+  std::uint64_t left_behind_ = 0;    // how often callers have left work to the progress thread
+  Clock::time_point last_expected_;  // see expect_callback()
   Clock::time_point last_driven_ = Clock::now();
   Clock::time_point last_move_;  // to another core
   Clock::time_point last_tick_ = Clock::now();

@@ -47,9 +47,12 @@ Engine::~Engine() {
       }
     } catch (const std::bad_alloc&) {  // then the peers only see that the connection has closed
     }
+    driver_.notify_waiting();
   }
+  if (callbacks_ != nullptr) callbacks_->stop_driving();
   driver_.join();
   peers_.deliver();
+  if (callbacks_ != nullptr) callbacks_->finish();
 }
 
 std::shared_ptr<Operation> Engine::acquire(const OperationSpec& spec, bool is_timed) {
@@ -130,6 +133,29 @@ void Engine::forget(Operation& operation, const Completion& completion) {
   operation.forget(completion);
 }
 
+void Engine::then(std::shared_ptr<Operation> operation, Callbacks::Callback callback) {
+  Callbacks::Entries entry;
+  entry.push_back({nullptr, std::move(callback)});
+  auto lock = driver_.enter();
+  if (callbacks_ == nullptr) {
+    callbacks_ = Callbacks::start([this] {
+      auto held = driver_.enter();
+      driver_.drive_for_callbacks(held, [this] { return callbacks_->has_news() || driver_.is_stopping(); });
+    });
+  }
+  if (operation->done()) {
+    entry.front().operation = std::move(operation);
+    callbacks_->add(std::move(entry));
+    driver_.kick();  // the thread of the callbacks may be the driver
+    return;
+  }
+  operation->callbacks().splice(operation->callbacks().end(), entry);
+  driver_.expect_callback();
+  if (shared_memory::Team* team = operation->spec().team()) team->tell();
+  lock.unlock();  // the thread that wakes up takes it
+  callbacks_->expect();
+}
+
 void Engine::on_finished(Operation& operation) {
   release(operation);
 }
@@ -140,6 +166,10 @@ void Engine::release(Operation& ended) {
   --operation->spec().group->operations;
   detector_.forget(operation.get());
   observe_end(*operation);
+  if (!operation->callbacks().empty()) {
+    for (Callbacks::Entry& entry : operation->callbacks()) entry.operation = operation;
+    callbacks_->add(std::move(operation->callbacks()));
+  }
   Executor& executor = executor_of(operation->spec());
   executor.retire(std::move(operation));
   driver_.notify_waiting();

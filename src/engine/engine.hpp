@@ -14,6 +14,7 @@
 #include "base/deadline.hpp"
 #include "base/home_process.hpp"
 #include "engine/active_operations.hpp"
+#include "engine/callbacks.hpp"
 #include "engine/completion.hpp"
 #include "engine/control.hpp"
 #include "engine/driver.hpp"
@@ -83,6 +84,9 @@ class Engine final : private Driven,
   /// thread drives. Returns false, and does nothing, if the operation is done already. Thread-safe.
   bool notify(Operation& operation, Completion& completion);
   void forget(Operation& operation, const Completion& completion);
+  /// Calls `callback` once the operation is done, after the callbacks of those that were done before. Throws
+  /// SystemError if the system has no more threads. Thread-safe.
+  void then(std::shared_ptr<Operation> operation, Callbacks::Callback callback);
 
   /// --- For communicators: see Groups. ---
   Group* reserve(std::uint32_t context, std::uint32_t first_slot);
@@ -192,6 +196,7 @@ class Engine final : private Driven,
   ScheduleExecutor schedules_;
   SharedMemoryExecutor shared_memory_;
   ActiveOperations active_;
+  std::shared_ptr<Callbacks> callbacks_;  // from the first one on
   // Freed when there is no memory, since reporting that allocates.
   static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);

@@ -139,7 +139,7 @@ void Engine::propagate_failure() {
   shared_memory_.abandon();
   log().info("rank {}: {}", rank_, failure_->reason);
   while (!active_.empty()) {
-    Operation& operation = active_.newest();
+    Operation& operation = active_.oldest();
     operation.start_clock();
     operation.end(status_for(operation, *failure_), Clock::now());
     release(operation);

@@ -10,6 +10,7 @@
 #include "base/deadline.hpp"
 #include "base/home_process.hpp"
 #include "base/status.hpp"
+#include "engine/callbacks.hpp"
 #include "engine/completion.hpp"
 #include "engine/group.hpp"
 #include "engine/plan.hpp"
@@ -80,6 +81,7 @@ class Operation {
   }
   /// Any thread: a forked child's copy, which never gets done.
   bool is_forked_copy() const noexcept { return !home_.is_here() && !done(); }
+  bool is_here() const noexcept { return home_.is_here(); }
   Status refusal() const { return home_.refusal("this operation"); }
   /// Any thread: null once the engine is being destroyed, which ends all of its operations.
   std::shared_ptr<Engine> engine() const noexcept { return owner_.lock(); }
@@ -109,6 +111,8 @@ class Operation {
   /// Signals `completion` at the end, unless forget() comes first.
   void notify(Completion& completion) { completions_.push_back(&completion); }
   void forget(const Completion& completion) { std::erase(completions_, &completion); }
+  /// What to call once it is done: the engine takes that at the end.
+  Callbacks::Entries& callbacks() noexcept { return callbacks_; }
   /// Gives back what an operation must not hold while it waits in the pool: memory that other operations
   /// need, and a custom reduction, which the caller expects to be destroyed.
   virtual void give_back_memory() {
@@ -132,6 +136,7 @@ class Operation {
   Clock::time_point started_;
   Clock::time_point last_progress_;
   std::vector<Completion*> completions_;  ///< of threads to wake at the end
+  Callbacks::Entries callbacks_;
   Clock::time_point ended_;
   Status status_;
   // Stored with release after status_ and ended_, loaded with acquire by the threads that then read them

@@ -5,6 +5,8 @@
 
 #include <csignal>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -130,6 +132,20 @@ TEST_P(Faults, ARankKilledBetweenCallsIsNamedByTheNext) {
     EXPECT_EQ(end.blamed, kVictim) << end.error;
     EXPECT_LT(end.ended_at, 1.0);
   }
+}
+
+TEST_P(Faults, ARankKilledIsNamedToCallbacks) {
+  Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
+    std::vector<float> data(1000);
+    std::promise<std::exception_ptr> failed;
+    std::function<void(const Work&)> next = [&](const Work& work) {
+      if (work.error() != nullptr) return failed.set_value(work.error());
+      c.all_reduce_async(data).then(std::ref(next));
+    };
+    next(Work());
+    if (const auto error = failed.get_future().get()) std::rethrow_exception(error);
+  });
+  expect_killed(processes, 3);
 }
 
 TEST_P(Faults, ARankKilledWithSharedMemoryInUse) {

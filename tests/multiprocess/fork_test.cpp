@@ -89,12 +89,18 @@ TEST_P(Fork, AChildThatUsesTheCommunicatorGetsAnError) {
     std::vector<std::int32_t> late(1), early(1, c.rank());
     const Work waiting = c.recv_async(late, 1 - c.rank(), 1);
     const Work finished = c.all_reduce_async(early);
+    std::atomic<int> called = 0;
+    for (const Work& work : {finished, waiting}) work.then([&](const Work&) { ++called; });
     finished.wait();
+    while (called < 1) std::this_thread::sleep_for(1ms);
     const pid_t owner = ::getpid();
     in_a_child([&] {
       use_all(c, owner);
       expect_refused(owner, "wait", [&] { waiting.wait(); });
       expect_refused(owner, "wait with a limit", [&] { waiting.wait(1s); });
+      expect_refused(owner, "wait_all", [&] { wait_all(std::vector{finished, waiting}); });
+      expect_refused(owner, "then", [&] { waiting.then([](const Work&) {}); });
+      expect_refused(owner, "then", [&] { finished.then([](const Work&) {}); });
       require(waiting.done() && waiting.error() != nullptr, "a child would look for ever");
       finished.wait();
       require(finished.error() == nullptr && early[0] == 1, "what was over before is not any more");
@@ -105,6 +111,7 @@ TEST_P(Fork, AChildThatUsesTheCommunicatorGetsAnError) {
     c.send(std::vector<std::int32_t>{7}, 1 - c.rank(), 1);
     waiting.wait();
     require(late[0] == 7, "the message is " + std::to_string(late[0]));
+    while (called < 2) std::this_thread::sleep_for(1ms);
   });
   for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
 }

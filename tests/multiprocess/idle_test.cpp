@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstdio>
+#include <semaphore>
 #include <thread>
 
 #include "multiprocess/processes.hpp"
@@ -48,6 +49,28 @@ TEST(Idle, RanksThatWaitASecondForALateOneTakeLittleTime) {
         std::printf("%d ranks, %zu elements, rank %d %s: %.2f %% of a core\n", size, count, rank,
                     rank == 0 ? "sleeps" : "waits", 100 * took[rank]);
       }
+    }
+  }
+}
+
+TEST(Idle, ACallbackThatIsLongPendingTakesLittleTime) {
+  for (const char* const transports : {"shm", "tcp"}) {
+    const Figures took;
+    Processes processes({.size = 2, .transports = transports}, [&](Communicator& c) {
+      std::vector<float> data(1000);
+      for (int i = 0; i < 3; ++i) c.all_reduce(data);
+      const double before = processor_seconds();
+      if (c.rank() == 0) std::this_thread::sleep_for(1s);
+      std::binary_semaphore called{0};
+      c.all_reduce_async(data).then([&](const Work&) { called.release(); });
+      called.acquire();
+      took[c.rank()] = processor_seconds() - before;
+    });
+    for (const RankEnd& end : processes.collect(20s)) EXPECT_EQ(end.code, 0) << end.error;
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_LT(took[rank], kMost) << "rank " << rank << " over " << transports;
+      std::printf("%s, a callback of rank %d %s: %.2f %% of a core\n", transports, rank,
+                  rank == 0 ? "comes late" : "waits", 100 * took[rank]);
     }
   }
 }
