@@ -16,7 +16,8 @@ concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_ra
     Element<std::remove_cv_t<std::ranges::range_value_t<R>>>;
 
 /// `count` elements of `dtype` at `data`, which kolo may write. Does not own the memory. `data` may be null
-/// only when `count` is 0. Converts implicitly from vectors, arrays and spans of element types.
+/// only when `count` is 0. Converts implicitly from vectors, arrays and spans of element types. A temporary
+/// that owns its memory does not convert: it would be gone before the result can be read.
 struct Buffer {
   void* data = nullptr;        ///< the first element
   std::uint64_t count = 0;     ///< elements, not bytes
@@ -27,11 +28,16 @@ struct Buffer {
   Buffer(void* data_, std::uint64_t count_, DType dtype_) : data(data_), count(count_), dtype(dtype_) {}
   /// The elements of a vector, array or span.
   template <ElementRange R>
-  requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
+  requires(std::ranges::borrowed_range<R> &&
+           !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
       Buffer(R&& range)  // NOLINT: implicit on purpose
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
         dtype(dtype_of<std::ranges::range_value_t<R>>) {}
+  /// A temporary container: give it a name that lives until the call is done.
+  template <ElementRange R>
+  requires(!std::ranges::borrowed_range<R>) Buffer(R&&)
+  = delete;
 
   /// Length of the memory in bytes.
   std::uint64_t bytes() const noexcept { return count * size_of(dtype); }
@@ -50,7 +56,7 @@ struct ConstBuffer {
   /// The same memory, to be read.
   ConstBuffer(const Buffer& buffer)  // NOLINT: implicit on purpose
       : data(buffer.data), count(buffer.count), dtype(buffer.dtype) {}
-  /// The elements of a vector, array or span.
+  /// The elements of a vector, array or span; of a temporary one until the end of the statement.
   template <ElementRange R>
   ConstBuffer(const R& range)  // NOLINT: implicit on purpose
       : data(std::ranges::data(range)),
@@ -59,6 +65,18 @@ struct ConstBuffer {
 
   /// Length of the memory in bytes.
   std::uint64_t bytes() const noexcept { return count * size_of(dtype); }
+};
+
+/// As ConstBuffer, of memory that outlives the call: what asynchronous calls read.
+struct BorrowedConstBuffer : ConstBuffer {
+  using ConstBuffer::ConstBuffer;
+  BorrowedConstBuffer() = default;
+  /// The same memory.
+  BorrowedConstBuffer(const ConstBuffer& buffer) : ConstBuffer(buffer) {}  // NOLINT: implicit on purpose
+  /// A temporary container: as of a Buffer.
+  template <ElementRange R>
+  requires(!std::ranges::borrowed_range<R>) BorrowedConstBuffer(R&&)
+  = delete;
 };
 
 }  // namespace kolo

@@ -91,10 +91,11 @@ class Communicator {
 
   /// Joins the job that the environment describes (see launch_from_environment()). Blocks until all ranks
   /// have come; RendezvousError names those that have not.
-  static Communicator create(const Options& options = {});
+  [[nodiscard]] static Communicator create(const Options& options = {});
   /// Joins as rank `rank` of `size` ranks that meet in `store`. One store serves one communicator; for
   /// several, use make_prefix_store().
-  static Communicator create(std::shared_ptr<Store> store, int rank, int size, const Options& options = {});
+  [[nodiscard]] static Communicator create(std::shared_ptr<Store> store, int rank, int size,
+                                           const Options& options = {});
 
   /// Whether this refers to a group.
   bool valid() const noexcept { return state_ != nullptr; }
@@ -124,7 +125,7 @@ class Communicator {
 
   /// Every rank ends with the reduction of all contributions, with the same bits.
   Work all_reduce_async(Buffer data, Reduction reduction = ReduceOp::sum, const CallOptions& options = {});
-  Work all_reduce_async(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
+  Work all_reduce_async(BorrowedConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
                         const CallOptions& options = {});
   void all_reduce(Buffer data, Reduction reduction = ReduceOp::sum, const CallOptions& options = {});
   void all_reduce(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
@@ -132,14 +133,15 @@ class Communicator {
 
   /// `in` holds one part per rank (counts[r] elements for rank r); rank r ends with part r reduced in `out`.
   /// In place: `out` is this rank's part of `in`; the other parts of `in` are only read.
-  Work reduce_scatter_async(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
+  Work reduce_scatter_async(BorrowedConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
                             Counts counts = {}, const CallOptions& options = {});
   void reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum, Counts counts = {},
                       const CallOptions& options = {});
 
   /// Every rank ends with the concatenation of all `in`s in `out`. In place: `in` is this rank's part of
   /// `out`.
-  Work all_gather_async(ConstBuffer in, Buffer out, Counts counts = {}, const CallOptions& options = {});
+  Work all_gather_async(BorrowedConstBuffer in, Buffer out, Counts counts = {},
+                        const CallOptions& options = {});
   void all_gather(ConstBuffer in, Buffer out, Counts counts = {}, const CallOptions& options = {});
 
   /// Every rank ends with the root's data.
@@ -148,27 +150,27 @@ class Communicator {
 
   /// The root ends with the reduction in `out`; elsewhere `out` is ignored. In place: `in` is `out` at the
   /// root.
-  Work reduce_async(ConstBuffer in, Buffer out, int root, Reduction reduction = ReduceOp::sum,
+  Work reduce_async(BorrowedConstBuffer in, Buffer out, int root, Reduction reduction = ReduceOp::sum,
                     const CallOptions& options = {});
   void reduce(ConstBuffer in, Buffer out, int root, Reduction reduction = ReduceOp::sum,
               const CallOptions& options = {});
 
   /// Rank r ends with part r of the root's `in`, which is ignored elsewhere. In place at the root: `out` is
   /// its part of `in`.
-  Work scatter_async(ConstBuffer in, Buffer out, int root, Counts counts = {},
+  Work scatter_async(BorrowedConstBuffer in, Buffer out, int root, Counts counts = {},
                      const CallOptions& options = {});
   void scatter(ConstBuffer in, Buffer out, int root, Counts counts = {}, const CallOptions& options = {});
 
   /// The root ends with the concatenation of all `in`s in `out`, which is ignored elsewhere. In place at the
   /// root: `in` is its part of `out`.
-  Work gather_async(ConstBuffer in, Buffer out, int root, Counts counts = {},
+  Work gather_async(BorrowedConstBuffer in, Buffer out, int root, Counts counts = {},
                     const CallOptions& options = {});
   void gather(ConstBuffer in, Buffer out, int root, Counts counts = {}, const CallOptions& options = {});
 
   /// Rank r gets in part s of `out` what rank s has in part r of `in`. send_counts[r] elements go to rank r,
   /// recv_counts[s] come from rank s; both empty: equal parts. `in` and `out` must not overlap; the
   /// one-buffer form exchanges equal parts in place.
-  Work all_to_all_async(ConstBuffer in, Buffer out, Counts send_counts = {}, Counts recv_counts = {},
+  Work all_to_all_async(BorrowedConstBuffer in, Buffer out, Counts send_counts = {}, Counts recv_counts = {},
                         const CallOptions& options = {});
   Work all_to_all_async(Buffer data, const CallOptions& options = {});
   void all_to_all(ConstBuffer in, Buffer out, Counts send_counts = {}, Counts recv_counts = {},
@@ -184,7 +186,7 @@ class Communicator {
   /// need the peer's recv: within a host's memory always beyond 8 KiB; else only if as much as the connection
   /// holds, or 16 MiB, already waits for its recv. A rank may send to itself if the send or the recv is
   /// asynchronous. Each tag that was ever used with a peer takes some memory: use few.
-  Work send_async(ConstBuffer data, int peer, int tag = 0);
+  Work send_async(BorrowedConstBuffer data, int peer, int tag = 0);
   void send(ConstBuffer data, int peer, int tag = 0);
   Work recv_async(Buffer data, int peer, int tag = 0);
   void recv(Buffer data, int peer, int tag = 0);
@@ -198,11 +200,11 @@ class Communicator {
 
   /// Collective: one new communicator per color, ranks ordered by (key, old rank). A negative color gets an
   /// invalid Communicator. The new one shares the links of this one.
-  Communicator split(int color, int key = 0);
+  [[nodiscard]] Communicator split(int color, int key = 0);
   /// Collective over this communicator: the listed ranks, in that order, form a new one; all other ranks get
   /// an invalid Communicator. Every rank passes the same list. If lists differ, all ranks throw a
   /// MismatchError that says which ranks passed which, and this communicator stays usable.
-  Communicator subgroup(std::span<const int> ranks);
+  [[nodiscard]] Communicator subgroup(std::span<const int> ranks);
 
   /// Ends all operations of this communicator, and of communicators that share its links, on every rank, with
   /// an AbortedError that names this rank and gives `reason`. This ends operations that are in flight on any
@@ -224,7 +226,7 @@ class Communicator {
   /// taken this very rank for dead and gone on. Whenever it throws, the other ranks go on without this one,
   /// as where no descriptor is left for new connections (SystemError). (Two halves of a network that has been
   /// cut go on as two communicators. A program that must not do that compares size() with the old one.)
-  Communicator shrink();
+  [[nodiscard]] Communicator shrink();
 
  private:
   // For kolo's own tools. The topology lives as long as the communicator, and may not be asked for while that

@@ -52,8 +52,8 @@ class TcpStoreServer {
 /// from it is accepted (HMAC-SHA256 challenge and response). An empty `key` is InvalidArgument, except on
 /// loopback: there each connection must be of this process's user. With KOLO_INSECURE=1 any process may
 /// connect without a key. Throws RendezvousError when it cannot bind.
-std::unique_ptr<TcpStoreServer> serve_tcp_store(const std::string& host, std::uint16_t port,
-                                                const std::string& key);
+[[nodiscard]] std::unique_ptr<TcpStoreServer> serve_tcp_store(const std::string& host, std::uint16_t port,
+                                                              const std::string& key);
 
 /// A client; retries until the server answers or `timeout` has passed (RendezvousError that names the
 /// address). `key`: as above.

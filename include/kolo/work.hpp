@@ -19,7 +19,7 @@ class Operation;
 /// The future of an asynchronous collective. Copies refer to the same operation. The buffers of the call stay
 /// borrowed until done() is true, also when a Work is dropped or the operation fails. Thread-safe. In a
 /// forked child, an operation that the parent has not finished counts as done, with an error.
-class Work {
+class [[nodiscard]] Work {
  public:
   Work() = default;
   /// Made by the library.
@@ -28,12 +28,12 @@ class Work {
   /// False for a default-constructed Work, which counts as done.
   bool valid() const noexcept { return operation_ != nullptr; }
   /// True once the result is in place or the operation has failed; never blocks.
-  bool done() const noexcept;
+  [[nodiscard]] bool done() const noexcept;
   /// Blocks until done, driving progress in this thread; throws the operation's error.
   void wait() const;
   /// The same for at most `timeout`; returns whether the operation is done. The operation itself goes on:
   /// `timeout` does not end it, the communicator's own timeout does.
-  bool wait(std::chrono::nanoseconds timeout) const;
+  [[nodiscard]] bool wait(std::chrono::nanoseconds timeout) const;
   /// Makes progress once, without blocking, unless another thread makes it at this moment; returns done(),
   /// and throws the operation's error.
   bool test() const;
@@ -71,14 +71,15 @@ class Work {
 /// that has failed counts as done, and its wait() throws. An invalid Work counts as done too. The Works may
 /// be of several communicators, also of ones that have no links in common. Thread-safe. Throws
 /// InvalidArgument if `works` is empty.
-std::size_t wait_any(std::span<const Work> works);
+[[nodiscard]] std::size_t wait_any(std::span<const Work> works);
 /// The same for at most `timeout`; nullopt if none is done then.
-std::optional<std::size_t> wait_any(std::span<const Work> works, std::chrono::nanoseconds timeout);
+[[nodiscard]] std::optional<std::size_t> wait_any(std::span<const Work> works,
+                                                  std::chrono::nanoseconds timeout);
 
 /// Blocks until all Works are done, those that fail too, and then throws the error of the first that has
 /// failed, in the order of `works`. An invalid Work counts as done. Thread-safe.
 void wait_all(std::span<const Work> works);
 /// The same for at most `timeout`; false, and no error, if not all are done then.
-bool wait_all(std::span<const Work> works, std::chrono::nanoseconds timeout);
+[[nodiscard]] bool wait_all(std::span<const Work> works, std::chrono::nanoseconds timeout);
 
 }  // namespace kolo

@@ -148,7 +148,7 @@ kolo_status run(kolo_communicator* communicator, kolo_work** work, Start start) 
   return guarded([&] {
     Communicator& known = given(communicator, "the communicator").communicator;
     if (work == nullptr) {
-      start(known, true);
+      (void)start(known, true);
       return;
     }
     *work = nullptr;

@@ -149,7 +149,7 @@ std::string Communicator::transport_to(int peer) const {
 Work Communicator::all_reduce_async(Buffer data, Reduction reduction, const CallOptions& options) {
   return all_reduce_async(data, data, std::move(reduction), options);
 }
-Work Communicator::all_reduce_async(ConstBuffer in, Buffer out, Reduction reduction,
+Work Communicator::all_reduce_async(BorrowedConstBuffer in, Buffer out, Reduction reduction,
                                     const CallOptions& options) {
   return state().start(
       make_reducing(schedule::Collective::all_reduce, in, out, std::move(reduction), 0, options), false);
@@ -163,8 +163,8 @@ void Communicator::all_reduce(ConstBuffer in, Buffer out, Reduction reduction, c
       .wait();
 }
 
-Work Communicator::reduce_scatter_async(ConstBuffer in, Buffer out, Reduction reduction, Counts counts,
-                                        const CallOptions& options) {
+Work Communicator::reduce_scatter_async(BorrowedConstBuffer in, Buffer out, Reduction reduction,
+                                        Counts counts, const CallOptions& options) {
   return state().start(
       make_reducing(schedule::Collective::reduce_scatter, in, out, std::move(reduction), 0, options), false,
       counts);
@@ -177,7 +177,8 @@ void Communicator::reduce_scatter(ConstBuffer in, Buffer out, Reduction reductio
       .wait();
 }
 
-Work Communicator::all_gather_async(ConstBuffer in, Buffer out, Counts counts, const CallOptions& options) {
+Work Communicator::all_gather_async(BorrowedConstBuffer in, Buffer out, Counts counts,
+                                    const CallOptions& options) {
   return state().start(make_call(schedule::Collective::all_gather, in, out, options), false, counts);
 }
 void Communicator::all_gather(ConstBuffer in, Buffer out, Counts counts, const CallOptions& options) {
@@ -191,7 +192,7 @@ void Communicator::broadcast(Buffer data, int root, const CallOptions& options) 
   state().start(make_rooted(schedule::Collective::broadcast, data, data, root, options), true).wait();
 }
 
-Work Communicator::reduce_async(ConstBuffer in, Buffer out, int root, Reduction reduction,
+Work Communicator::reduce_async(BorrowedConstBuffer in, Buffer out, int root, Reduction reduction,
                                 const CallOptions& options) {
   return state().start(
       make_reducing(schedule::Collective::reduce, in, out, std::move(reduction), root, options), false);
@@ -203,7 +204,7 @@ void Communicator::reduce(ConstBuffer in, Buffer out, int root, Reduction reduct
       .wait();
 }
 
-Work Communicator::scatter_async(ConstBuffer in, Buffer out, int root, Counts counts,
+Work Communicator::scatter_async(BorrowedConstBuffer in, Buffer out, int root, Counts counts,
                                  const CallOptions& options) {
   return state().start(make_rooted(schedule::Collective::scatter, in, out, root, options), false, counts);
 }
@@ -211,7 +212,7 @@ void Communicator::scatter(ConstBuffer in, Buffer out, int root, Counts counts, 
   state().start(make_rooted(schedule::Collective::scatter, in, out, root, options), true, counts).wait();
 }
 
-Work Communicator::gather_async(ConstBuffer in, Buffer out, int root, Counts counts,
+Work Communicator::gather_async(BorrowedConstBuffer in, Buffer out, int root, Counts counts,
                                 const CallOptions& options) {
   return state().start(make_rooted(schedule::Collective::gather, in, out, root, options), false, counts);
 }
@@ -219,8 +220,8 @@ void Communicator::gather(ConstBuffer in, Buffer out, int root, Counts counts, c
   state().start(make_rooted(schedule::Collective::gather, in, out, root, options), true, counts).wait();
 }
 
-Work Communicator::all_to_all_async(ConstBuffer in, Buffer out, Counts send_counts, Counts recv_counts,
-                                    const CallOptions& options) {
+Work Communicator::all_to_all_async(BorrowedConstBuffer in, Buffer out, Counts send_counts,
+                                    Counts recv_counts, const CallOptions& options) {
   return state().start(make_call(schedule::Collective::all_to_all, in, out, options), false, send_counts,
                        recv_counts);
 }
@@ -244,7 +245,7 @@ void Communicator::barrier(const CallOptions& options) {
   state().start(make_call(schedule::Collective::barrier, {}, {}, options), true).wait();
 }
 
-Work Communicator::send_async(ConstBuffer data, int peer, int tag) {
+Work Communicator::send_async(BorrowedConstBuffer data, int peer, int tag) {
   return state().start_message(State::Message::send, const_cast<void*>(data.data), data.count, data.dtype,
                                peer, tag, false);
 }

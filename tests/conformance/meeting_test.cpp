@@ -39,13 +39,13 @@ TEST(Meeting, OthersLearnWhomRankZeroHasWaitedForBeforeItTakesTheStoreAway) {
   const auto store = [port = server->port()] { return connect_tcp_store("127.0.0.1", port, "", 10s); };
   const auto errors = told({[&] {
                               try {
-                                Communicator::create(store(), 0, 3, {.timeout = 2s});
+                                (void)Communicator::create(store(), 0, 3, {.timeout = 2s});
                               } catch (...) {
                                 server.reset();
                                 throw;
                               }
                             },
-                            [&] { Communicator::create(store(), 1, 3, {.timeout = 50s}); }});
+                            [&] { (void)Communicator::create(store(), 1, 3, {.timeout = 50s}); }});
   for (const std::string& error : errors)
     EXPECT_NE(error.find("rank 2 of 3 did not come within 2 s"), std::string::npos) << error;
 }
@@ -61,8 +61,8 @@ TEST(Meeting, RanksThatWereToldDifferentSizesLearnIt) {
   for (const int size : {2, 3}) {
     const auto store = make_memory_store();
     const int other = 5 - size;
-    expect_all_told({[&] { Communicator::create(store, 0, size, {.timeout = 50s}); },
-                     [&] { Communicator::create(store, 1, other, {.timeout = 50s}); }},
+    expect_all_told({[&] { (void)Communicator::create(store, 0, size, {.timeout = 50s}); },
+                     [&] { (void)Communicator::create(store, 1, other, {.timeout = 50s}); }},
                     "rank 0 was told that there are " + std::to_string(size) +
                         " ranks, rank 1 that there are " + std::to_string(other));
   }
@@ -73,7 +73,8 @@ TEST(Meeting, ARankThatCannotGoOnSaysWhy) {
     const auto store = make_memory_store();
     const auto rank = [&](int r) {
       return [&store, r, bad] {
-        Communicator::create(store, r, 3, {.timeout = 50s, .transports = r == bad ? "pigeon" : "inproc"});
+        (void)Communicator::create(store, r, 3,
+                                   {.timeout = 50s, .transports = r == bad ? "pigeon" : "inproc"});
       };
     };
     expect_all_told({rank(0), rank(1), rank(2)}, "there is no transport 'pigeon'");
@@ -90,7 +91,7 @@ TEST(Meeting, RanksThatCannotReachEachOtherAreNamedToAll) {
   const auto store = make_memory_store();
   const auto rank = [&](int r) {
     return [&store, r] {
-      Communicator::create(store, r, 3, {.timeout = 50s, .transports = r == 1 ? "tcp" : "inproc"});
+      (void)Communicator::create(store, r, 3, {.timeout = 50s, .transports = r == 1 ? "tcp" : "inproc"});
     };
   };
   expect_all_told({rank(0), rank(1), rank(2)}, "share no transport that reaches");
@@ -98,11 +99,11 @@ TEST(Meeting, RanksThatCannotReachEachOtherAreNamedToAll) {
 
 TEST(Meeting, WhoGivesUpEarlyIsNotWaitedFor) {
   const auto store = make_memory_store();
-  expect_all_told({[&] { Communicator::create(store, 0, 3, {.timeout = 50s}); },
-                   [&] { Communicator::create(store, 1, 3, {.timeout = 1s}); },
+  expect_all_told({[&] { (void)Communicator::create(store, 0, 3, {.timeout = 50s}); },
+                   [&] { (void)Communicator::create(store, 1, 3, {.timeout = 1s}); },
                    [&] {
                      std::this_thread::sleep_for(5s);
-                     Communicator::create(store, 2, 3, {.timeout = 50s});
+                     (void)Communicator::create(store, 2, 3, {.timeout = 50s});
                    }},
                   "rank 2 of 3 did not come within 1 s");
 }
@@ -110,7 +111,7 @@ TEST(Meeting, WhoGivesUpEarlyIsNotWaitedFor) {
 TEST(Meeting, AStoreServesOneGroup) {
   const auto store = make_memory_store();
   const auto rank = [&](int r) {
-    return [&store, r] { Communicator::create(store, r, 2, {.timeout = 50s}); };
+    return [&store, r] { (void)Communicator::create(store, r, 2, {.timeout = 50s}); };
   };
   for (const std::string& error : told({rank(0), rank(1)})) EXPECT_EQ(error, "");
   const auto errors = told({rank(0), rank(1)});

@@ -61,6 +61,7 @@ BREACHES = [
     ("type_names", "src/base/twin.hpp", "namespace kolo::schedule { struct alignas(64) Schedule final : public Base { int x; }; }\n"),
     ("type_names", "tests/twin.cpp", "namespace kolo::schedule {\n#if X\nnamespace { class Fine { struct Schedule {}; }; }\n#endif\n"
                                      "template <class T>\nclass Schedule {};\n}\n"),
+    ("type_names", "src/base/marked.hpp", "namespace kolo::schedule { class [[nodiscard]] Schedule { int x; }; }\n"),
     ("type_names", "src/base/nested.hpp", "namespace kolo::algorithms { class Other::Schedule : B<int> {}; }\n"),
     ("selection_names", "src/selection/tried.cpp", 'auto tried = {"ring:order=0-1"};\n'),
     ("selection_names", "src/selection/links.hpp", 'bool is_fast = links == "shm";\n'),

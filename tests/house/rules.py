@@ -215,6 +215,7 @@ def check_file_lengths(root):
 # What opens or closes a scope or ends a declaration, and the words that tell what a brace belongs to.
 TOKEN = re.compile(r"""[{};()<>=]|\w+(?:::\w+)*|:|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""")
 ALIGNMENT = re.compile(r"alignas \( [^)]*\) ")
+ATTRIBUTE = re.compile(r"\[\[.*?\]\]")
 TYPE = re.compile(r"^(?:template < .* > )?(?:enum )?(?:struct|class|union|enum) ([A-Za-z_][\w:]*)(?! <)[^()]*$")
 NAMESPACE = re.compile(r"^(?:inline )?namespace(?: ([A-Za-z_][\w:]*))?$")
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
@@ -223,6 +224,7 @@ DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 def types_of(path):
     """(line, qualified name) of each type with external scope: not in functions or unnamed namespaces."""
     text = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), without_comments(path.read_text()))
+    text = ATTRIBUTE.sub("", text)
     scopes, words = [], []  # a scope is None if other files cannot name its types
     for match in TOKEN.finditer(text):
         token = match[0]

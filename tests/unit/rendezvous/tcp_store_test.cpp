@@ -401,7 +401,7 @@ TEST(TcpStoreServer, SaysWhichAddressItCannotBind) {
   ::alarm(60);
   const auto server = serve_tcp_store("127.0.0.1", 0, "");
   try {
-    serve_tcp_store("127.0.0.1", server->port(), "");
+    (void)serve_tcp_store("127.0.0.1", server->port(), "");
     FAIL();
   } catch (const RendezvousError& error) {
     EXPECT_NE(std::string(error.what()).find("127.0.0.1:" + std::to_string(server->port())),

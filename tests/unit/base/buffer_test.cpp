@@ -1,0 +1,65 @@
+// What converts to a buffer.
+#include "kolo/buffer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+
+namespace kolo {
+namespace {
+
+using Floats = std::vector<float>;
+
+// Whatever outlives the call converts, a span also where it is a temporary.
+static_assert(std::is_convertible_v<Floats&, Buffer> && std::is_convertible_v<float (&)[3], Buffer>);
+static_assert(std::is_convertible_v<std::span<float>, Buffer>);
+static_assert(std::is_convertible_v<const Floats&, BorrowedConstBuffer>);
+static_assert(std::is_convertible_v<Floats&, BorrowedConstBuffer>);
+static_assert(std::is_convertible_v<std::span<const float>, BorrowedConstBuffer>);
+static_assert(std::is_convertible_v<Buffer, BorrowedConstBuffer>);
+static_assert(std::is_convertible_v<ConstBuffer, BorrowedConstBuffer>);
+// Read-only memory takes no result.
+static_assert(!std::is_convertible_v<const Floats&, Buffer>);
+static_assert(!std::is_convertible_v<std::span<const float>, Buffer>);
+// A temporary takes no result either, and is gone before an asynchronous call reads it.
+static_assert(!std::is_constructible_v<Buffer, Floats> && !std::is_constructible_v<Buffer, float[3]>);
+static_assert(!std::is_constructible_v<BorrowedConstBuffer, Floats>);
+static_assert(!std::is_constructible_v<BorrowedConstBuffer, const Floats>);
+static_assert(!std::is_constructible_v<BorrowedConstBuffer, std::array<float, 3>>);
+// A blocking call may read one.
+static_assert(std::is_convertible_v<Floats, ConstBuffer>);
+
+template <typename In>
+concept CanSendAsync = requires(Communicator& communicator, In&& in) {
+  communicator.send_async(std::forward<In>(in), 0);
+};
+template <typename In>
+concept CanReduceAsync = requires(Communicator& communicator, In&& in, Floats& out) {
+  communicator.all_reduce_async(std::forward<In>(in), out);
+  communicator.all_gather_async(std::forward<In>(in), out);
+};
+template <typename In>
+concept CanReduce = requires(Communicator& communicator, In&& in, Floats& out) {
+  communicator.all_reduce(std::forward<In>(in), out);
+};
+static_assert(CanSendAsync<Floats&> && CanReduceAsync<const Floats&> && CanReduceAsync<std::span<float>>);
+static_assert(!CanSendAsync<Floats> && !CanReduceAsync<Floats> && CanReduce<Floats>);
+
+TEST(Buffer, HasTheElementsOfItsRange) {
+  Floats floats(3);
+  const Buffer buffer = floats;
+  EXPECT_EQ(buffer.data, floats.data());
+  EXPECT_EQ(buffer.count, 3u);
+  EXPECT_EQ(buffer.dtype, DType::float32);
+  const BorrowedConstBuffer read = std::as_const(floats);
+  EXPECT_EQ(read.data, floats.data());
+  EXPECT_EQ(read.bytes(), 12u);
+}
+
+}  // namespace
+}  // namespace kolo
