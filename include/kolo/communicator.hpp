@@ -13,6 +13,7 @@
 #include "kolo/buffer.hpp"
 #include "kolo/error.hpp"
 #include "kolo/estimate.hpp"
+#include "kolo/name.hpp"
 #include "kolo/reduction.hpp"
 #include "kolo/store.hpp"
 #include "kolo/timeline.hpp"
@@ -42,7 +43,7 @@ struct Options {
 
 /// How one call is made. The ranks of a call must agree on all of it.
 struct CallOptions {
-  std::string_view algorithm{};     ///< A registered name; empty: KOLO_ALGORITHM, else kolo's choice.
+  Name algorithm{};                 ///< A registered name; empty: KOLO_ALGORITHM, else kolo's choice.
   std::uint64_t segment_bytes = 0;  ///< 0: KOLO_SEGMENT_BYTES.
   /// The format on the wire. An all_reduce that sums or averages float32 takes any format; other calls take
   /// only `native`. Not set: KOLO_WIRE, if that fits, kolo chooses the algorithm, and not all ranks share one
@@ -50,7 +51,7 @@ struct CallOptions {
   std::optional<Wire> wire{};
   /// What the call is for ("gradients of step"), and which of them (7): ranks that call for different
   /// purposes get a MismatchError with both, as if their counts differed. Empty: any.
-  std::string_view label{};
+  Name label{};
   std::uint32_t label_number = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "kolo/error.hpp"
 #include "kolo/estimate.hpp"
 #include "kolo/memory.hpp"
+#include "kolo/name.hpp"
 #include "kolo/reduction.hpp"
 #include "kolo/sparse.hpp"
 #include "kolo/store.hpp"

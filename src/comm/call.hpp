@@ -27,7 +27,7 @@ struct Call {
   Buffer out;
   int root = 0;
   Reduction reduction = ReduceOp::sum;
-  const CallOptions* options = &kUsual;  ///< outlive the Call; to copy them may take memory
+  const CallOptions* options = &kUsual;  ///< outlive the Call
   bool one_buffer = false;               ///< all_to_all in place
   std::uint32_t split = 0;  ///< the number of the split() or subgroup() that makes this call; 0: none does
 

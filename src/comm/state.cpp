@@ -284,7 +284,7 @@ Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, 
     }
     if (const bool has_own = !call.options->label.empty(); has_own || !label.empty()) {
       spec.signature.details = comm::Labels::instance().mark(
-          spec.signature.details, has_own ? call.options->label : std::string_view(label),
+          spec.signature.details, has_own ? std::string_view(call.options->label) : label,
           has_own ? call.options->label_number : label_number);
     }
     spec.reduction = std::move(call.reduction);

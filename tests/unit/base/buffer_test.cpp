@@ -1,10 +1,11 @@
-// What converts to a buffer.
+// What converts to a buffer and to a name, and what they keep.
 #include "kolo/buffer.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -59,6 +60,20 @@ TEST(Buffer, HasTheElementsOfItsRange) {
   const BorrowedConstBuffer read = std::as_const(floats);
   EXPECT_EQ(read.data, floats.data());
   EXPECT_EQ(read.bytes(), 12u);
+}
+
+TEST(Name, OutlivesTheTextThatItWasMadeOf) {
+  CallOptions options;
+  EXPECT_TRUE(options.algorithm.empty());
+  {
+    std::string text = "an algorithm with a long name";
+    options.algorithm = text;
+    options.label = text.substr(3);
+    text.assign(text.size(), '-');
+  }
+  EXPECT_EQ(std::string_view(options.algorithm), "an algorithm with a long name");
+  EXPECT_EQ(std::string_view(options.label), "algorithm with a long name");
+  EXPECT_EQ(std::string_view(Name("ring")).data(), std::string_view(Name(std::string("ring"))).data());
 }
 
 }  // namespace
