@@ -8,9 +8,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kolo/buffer.hpp"
+#include "kolo/counts.hpp"
 #include "kolo/error.hpp"
 #include "kolo/estimate.hpp"
 #include "kolo/name.hpp"
@@ -64,9 +66,6 @@ struct Counters {
   std::uint64_t messages_received = 0;  ///< messages from other ranks
   std::uint64_t operations = 0;         ///< calls begun, also those that need no message
 };
-
-/// Element counts per rank, for collectives in which ranks hold unequal parts. Empty: equal parts.
-using Counts = std::span<const std::uint64_t>;
 
 /// A group of ranks. Every rank must make the same collective calls in the same order; calls on different
 /// communicators and send/recv are independent of each other. A copy refers to the same group.
@@ -131,19 +130,25 @@ class Communicator {
   void all_reduce(Buffer data, Reduction reduction = ReduceOp::sum, const CallOptions& options = {});
   void all_reduce(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
                   const CallOptions& options = {});
+  /// The same for one number: returns the reduction of the ranks' values.
+  template <Element T>
+  [[nodiscard]] T all_reduce(T value, Reduction reduction = ReduceOp::sum, const CallOptions& options = {}) {
+    all_reduce(Buffer(&value, 1, dtype_of<T>), std::move(reduction), options);
+    return value;
+  }
 
   /// `in` holds one part per rank (counts[r] elements for rank r); rank r ends with part r reduced in `out`.
   /// In place: `out` is this rank's part of `in`; the other parts of `in` are only read.
   Work reduce_scatter_async(BorrowedConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
-                            Counts counts = {}, const CallOptions& options = {});
-  void reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum, Counts counts = {},
-                      const CallOptions& options = {});
+                            const Counts& counts = {}, const CallOptions& options = {});
+  void reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
+                      const Counts& counts = {}, const CallOptions& options = {});
 
   /// Every rank ends with the concatenation of all `in`s in `out`. In place: `in` is this rank's part of
   /// `out`.
-  Work all_gather_async(BorrowedConstBuffer in, Buffer out, Counts counts = {},
+  Work all_gather_async(BorrowedConstBuffer in, Buffer out, const Counts& counts = {},
                         const CallOptions& options = {});
-  void all_gather(ConstBuffer in, Buffer out, Counts counts = {}, const CallOptions& options = {});
+  void all_gather(ConstBuffer in, Buffer out, const Counts& counts = {}, const CallOptions& options = {});
 
   /// Every rank ends with the root's data.
   Work broadcast_async(Buffer data, int root, const CallOptions& options = {});
@@ -158,23 +163,25 @@ class Communicator {
 
   /// Rank r ends with part r of the root's `in`, which is ignored elsewhere. In place at the root: `out` is
   /// its part of `in`.
-  Work scatter_async(BorrowedConstBuffer in, Buffer out, int root, Counts counts = {},
+  Work scatter_async(BorrowedConstBuffer in, Buffer out, int root, const Counts& counts = {},
                      const CallOptions& options = {});
-  void scatter(ConstBuffer in, Buffer out, int root, Counts counts = {}, const CallOptions& options = {});
+  void scatter(ConstBuffer in, Buffer out, int root, const Counts& counts = {},
+               const CallOptions& options = {});
 
   /// The root ends with the concatenation of all `in`s in `out`, which is ignored elsewhere. In place at the
   /// root: `in` is its part of `out`.
-  Work gather_async(BorrowedConstBuffer in, Buffer out, int root, Counts counts = {},
+  Work gather_async(BorrowedConstBuffer in, Buffer out, int root, const Counts& counts = {},
                     const CallOptions& options = {});
-  void gather(ConstBuffer in, Buffer out, int root, Counts counts = {}, const CallOptions& options = {});
+  void gather(ConstBuffer in, Buffer out, int root, const Counts& counts = {},
+              const CallOptions& options = {});
 
   /// Rank r gets in part s of `out` what rank s has in part r of `in`. send_counts[r] elements go to rank r,
   /// recv_counts[s] come from rank s; both empty: equal parts. `in` and `out` must not overlap; the
   /// one-buffer form exchanges equal parts in place.
-  Work all_to_all_async(BorrowedConstBuffer in, Buffer out, Counts send_counts = {}, Counts recv_counts = {},
-                        const CallOptions& options = {});
+  Work all_to_all_async(BorrowedConstBuffer in, Buffer out, const Counts& send_counts = {},
+                        const Counts& recv_counts = {}, const CallOptions& options = {});
   Work all_to_all_async(Buffer data, const CallOptions& options = {});
-  void all_to_all(ConstBuffer in, Buffer out, Counts send_counts = {}, Counts recv_counts = {},
+  void all_to_all(ConstBuffer in, Buffer out, const Counts& send_counts = {}, const Counts& recv_counts = {},
                   const CallOptions& options = {});
   void all_to_all(Buffer data, const CallOptions& options = {});
 

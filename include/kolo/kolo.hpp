@@ -4,6 +4,7 @@
 #include "kolo/arena.hpp"
 #include "kolo/buffer.hpp"
 #include "kolo/communicator.hpp"
+#include "kolo/counts.hpp"
 #include "kolo/dtype.hpp"
 #include "kolo/error.hpp"
 #include "kolo/estimate.hpp"

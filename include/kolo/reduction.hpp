@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "kolo/dtype.hpp"
 
@@ -54,7 +57,8 @@ struct CustomReduction {
   /// out[i] = left[i] op right[i] for `count` elements.
   std::function<void(void* out, const void* left, const void* right, std::uint64_t count, DType dtype)>
       combine;
-  bool commutative = false;  ///< whether kolo may change the order of operands
+  bool commutative = false;         ///< whether kolo may change the order of operands
+  std::optional<DType> dtype = {};  ///< the one element type that it combines; not set: any
 };
 
 /// What every reducing collective takes. Built-in operations convert implicitly from ReduceOp.
@@ -70,7 +74,20 @@ class Reduction {
   /// A built-in operation.
   Reduction(ReduceOp op) noexcept : op_(op) {}  // NOLINT: implicit on purpose
   /// Throws InvalidArgument when `combine` is empty.
-  static Reduction custom(CustomReduction reduction);
+  [[nodiscard]] static Reduction custom(CustomReduction reduction);
+  /// The same for one element type and one element: combine(a, b) returns a op b. A call with buffers of
+  /// another type throws InvalidArgument.
+  template <Element T, typename Combine>
+  requires std::is_invocable_r_v<T, const Combine&, T, T>
+  [[nodiscard]] static Reduction custom(std::string name, Combine combine, bool commutative = false) {
+    const auto combine_all = [combine = std::move(combine)](void* out, const void* left, const void* right,
+                                                            std::uint64_t count, DType) {
+      const auto* const a = static_cast<const T*>(left);
+      const auto* const b = static_cast<const T*>(right);
+      for (std::uint64_t i = 0; i < count; ++i) static_cast<T*>(out)[i] = combine(a[i], b[i]);
+    };
+    return custom({std::move(name), combine_all, commutative, dtype_of<T>});
+  }
 
   /// The operation; `custom` for one made by custom().
   ReduceOp op() const noexcept { return op_; }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -139,7 +140,7 @@ class Parts {
  private:
   const Communicator& communicator_;
   std::uint64_t count_;
-  Counts counts_;
+  std::span<const std::uint64_t> counts_;
 };
 
 /// Makes a call; it is blocking if there is no place for its work.

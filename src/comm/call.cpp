@@ -19,7 +19,7 @@ std::uint64_t sum(const std::vector<std::uint64_t>& parts) {
 }
 
 /// The user's counts, or `total` split evenly, which must go without remainder.
-Status divide(const Call& call, Counts counts, std::uint64_t total, int size, const char* name,
+Status divide(const Call& call, CountSpan counts, std::uint64_t total, int size, const char* name,
               std::vector<std::uint64_t>& parts) {
   const auto ranks = static_cast<std::size_t>(size);
   if (counts.empty()) {
@@ -37,6 +37,8 @@ Status divide(const Call& call, Counts counts, std::uint64_t total, int size, co
   }
   std::uint64_t sum = 0;
   for (const std::uint64_t count : counts) {
+    if (static_cast<std::int64_t>(count) < 0)
+      return wrong(call, fmt::format("a count is {}", static_cast<std::int64_t>(count)));
     if (__builtin_add_overflow(sum, count, &sum) || sum > kMostElements) {
       return wrong(call, "the counts add up to more than memory can hold");
     }
@@ -83,7 +85,7 @@ std::uint64_t skip_to(const std::vector<std::uint64_t>& parts, int rank) {
 }
 
 /// scatter and gather: `whole` is the buffer at the root that holds all parts, `part` what each rank holds.
-Status check_rooted_parts(Call& call, int rank, int size, Counts counts, bool scatters) {
+Status check_rooted_parts(Call& call, int rank, int size, CountSpan counts, bool scatters) {
   std::vector<std::uint64_t> parts;
   const auto root = static_cast<std::size_t>(call.root);
   const std::uint64_t own = scatters ? call.out.count : call.in.count;
@@ -109,7 +111,7 @@ Status check_rooted_parts(Call& call, int rank, int size, Counts counts, bool sc
   return {};
 }
 
-Status check_all_to_all(Call& call, int rank, int size, Counts send_counts, Counts recv_counts) {
+Status check_all_to_all(Call& call, int rank, int size, CountSpan send_counts, CountSpan recv_counts) {
   if (send_counts.empty() != recv_counts.empty()) {
     return wrong(call, "pass the counts of both directions, or of none");
   }
@@ -158,7 +160,7 @@ Status check_wire(const Call& call) {
   return wrong(call, fmt::format("the wire format {} does not fit: {}", name_of(wire), why));
 }
 
-Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) {
+Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_counts) {
   const auto own = static_cast<std::size_t>(rank);
   const bool is_root = rank == call.root;
   const bool uses_in = call.collective != schedule::Collective::broadcast &&
@@ -188,6 +190,11 @@ Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) 
   }
   if (schedule::is_reducing(call.collective) && !knows(call.in.dtype, call.reduction.op())) {
     return wrong(call, why_not(call.in.dtype, call.reduction.op()));
+  }
+  if (const CustomReduction* custom = call.reduction.custom_reduction();
+      custom != nullptr && custom->dtype.value_or(call.in.dtype) != call.in.dtype) {
+    return wrong(call, fmt::format("the reduction {} is of {}, but `in` is {}", call.reduction.name(),
+                                   name_of(*custom->dtype), name_of(call.in.dtype)));
   }
   if (Status s = check_wire(call); !s.ok()) return s;
   call.uneven = !counts.empty();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@ namespace kolo::comm {
 inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 59;
 
 inline const CallOptions kUsual;
+
+using CountSpan = std::span<const std::uint64_t>;
 
 /// The arguments of any collective in one form. `in_parts` and `out_parts` are the elements of each part
 /// where the collective has one part per rank (see BufferName); empty where the algorithm divides the data
@@ -41,7 +44,7 @@ struct Call {
 
 /// Fills in the derived fields, or says what is wrong with the arguments. `counts` and `recv_counts` as the
 /// user gave them.
-Status check(Call& call, int rank, int size, Counts counts = {}, Counts recv_counts = {});
+Status check(Call& call, int rank, int size, CountSpan counts = {}, CountSpan recv_counts = {});
 
 [[noreturn]] void throw_inside_reduction(std::string_view call);
 /// Throws InvalidArgument inside a reduction of the caller's own. The engine that runs it makes no progress

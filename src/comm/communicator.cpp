@@ -164,12 +164,12 @@ void Communicator::all_reduce(ConstBuffer in, Buffer out, Reduction reduction, c
 }
 
 Work Communicator::reduce_scatter_async(BorrowedConstBuffer in, Buffer out, Reduction reduction,
-                                        Counts counts, const CallOptions& options) {
+                                        const Counts& counts, const CallOptions& options) {
   return state().start(
       make_reducing(schedule::Collective::reduce_scatter, in, out, std::move(reduction), 0, options), false,
       counts);
 }
-void Communicator::reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction, Counts counts,
+void Communicator::reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction, const Counts& counts,
                                   const CallOptions& options) {
   state()
       .start(make_reducing(schedule::Collective::reduce_scatter, in, out, std::move(reduction), 0, options),
@@ -177,11 +177,11 @@ void Communicator::reduce_scatter(ConstBuffer in, Buffer out, Reduction reductio
       .wait();
 }
 
-Work Communicator::all_gather_async(BorrowedConstBuffer in, Buffer out, Counts counts,
+Work Communicator::all_gather_async(BorrowedConstBuffer in, Buffer out, const Counts& counts,
                                     const CallOptions& options) {
   return state().start(make_call(schedule::Collective::all_gather, in, out, options), false, counts);
 }
-void Communicator::all_gather(ConstBuffer in, Buffer out, Counts counts, const CallOptions& options) {
+void Communicator::all_gather(ConstBuffer in, Buffer out, const Counts& counts, const CallOptions& options) {
   state().start(make_call(schedule::Collective::all_gather, in, out, options), true, counts).wait();
 }
 
@@ -204,29 +204,31 @@ void Communicator::reduce(ConstBuffer in, Buffer out, int root, Reduction reduct
       .wait();
 }
 
-Work Communicator::scatter_async(BorrowedConstBuffer in, Buffer out, int root, Counts counts,
+Work Communicator::scatter_async(BorrowedConstBuffer in, Buffer out, int root, const Counts& counts,
                                  const CallOptions& options) {
   return state().start(make_rooted(schedule::Collective::scatter, in, out, root, options), false, counts);
 }
-void Communicator::scatter(ConstBuffer in, Buffer out, int root, Counts counts, const CallOptions& options) {
+void Communicator::scatter(ConstBuffer in, Buffer out, int root, const Counts& counts,
+                           const CallOptions& options) {
   state().start(make_rooted(schedule::Collective::scatter, in, out, root, options), true, counts).wait();
 }
 
-Work Communicator::gather_async(BorrowedConstBuffer in, Buffer out, int root, Counts counts,
+Work Communicator::gather_async(BorrowedConstBuffer in, Buffer out, int root, const Counts& counts,
                                 const CallOptions& options) {
   return state().start(make_rooted(schedule::Collective::gather, in, out, root, options), false, counts);
 }
-void Communicator::gather(ConstBuffer in, Buffer out, int root, Counts counts, const CallOptions& options) {
+void Communicator::gather(ConstBuffer in, Buffer out, int root, const Counts& counts,
+                          const CallOptions& options) {
   state().start(make_rooted(schedule::Collective::gather, in, out, root, options), true, counts).wait();
 }
 
-Work Communicator::all_to_all_async(BorrowedConstBuffer in, Buffer out, Counts send_counts,
-                                    Counts recv_counts, const CallOptions& options) {
+Work Communicator::all_to_all_async(BorrowedConstBuffer in, Buffer out, const Counts& send_counts,
+                                    const Counts& recv_counts, const CallOptions& options) {
   return state().start(make_call(schedule::Collective::all_to_all, in, out, options), false, send_counts,
                        recv_counts);
 }
-void Communicator::all_to_all(ConstBuffer in, Buffer out, Counts send_counts, Counts recv_counts,
-                              const CallOptions& options) {
+void Communicator::all_to_all(ConstBuffer in, Buffer out, const Counts& send_counts,
+                              const Counts& recv_counts, const CallOptions& options) {
   state()
       .start(make_call(schedule::Collective::all_to_all, in, out, options), true, send_counts, recv_counts)
       .wait();
@@ -356,7 +358,7 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
     const std::lock_guard lock(parent.mutex);
     number = ++parent.splits;
   }
-  const auto gather = [&](ConstBuffer in, Buffer out, Counts counts) {
+  const auto gather = [&](ConstBuffer in, Buffer out, const Counts& counts) {
     comm::Call call = make_call(schedule::Collective::all_gather, in, out, comm::kUsual);
     call.split = number;
     parent.start(std::move(call), true, counts).wait();

@@ -239,7 +239,8 @@ comm::PlanCache::Entry Communicator::State::prepare(const comm::Call& call, DTyp
   });
 }
 
-Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, Counts recv_counts) {
+Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan counts,
+                                comm::CountSpan recv_counts) {
   if (engine::InsideReduction::is_here()) [[unlikely]]
     comm::throw_inside_reduction(schedule::name_of(call.collective));
   with_memory([&] { return comm::check(call, rank, size, counts, recv_counts); }).throw_if_error();

@@ -88,7 +88,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   }
   /// Checks, chooses, lowers and starts. Throws InvalidArgument, and what with_memory() does; other errors
   /// come with the Work.
-  Work start(comm::Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});
+  Work start(comm::Call call, bool waits_now, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {});
   enum class Message { send, recv, recv_any };
   /// `peer`: ignored for recv_any.
   Work start_message(Message kind, void* data, std::uint64_t count, DType dtype, int peer, int tag,

@@ -1,9 +1,11 @@
-// What converts to a buffer and to a name, and what they keep.
+// What converts to a buffer, to counts and to a name, and what they keep.
 #include "kolo/buffer.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
+#include <ranges>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -60,6 +62,37 @@ TEST(Buffer, HasTheElementsOfItsRange) {
   const BorrowedConstBuffer read = std::as_const(floats);
   EXPECT_EQ(read.data, floats.data());
   EXPECT_EQ(read.bytes(), 12u);
+}
+
+static_assert(!std::is_convertible_v<const char*, Counts> && !std::is_convertible_v<std::string, Counts>);
+static_assert(!std::is_convertible_v<std::vector<bool>, Counts> && !std::is_convertible_v<Floats, Counts>);
+
+std::vector<std::uint64_t> values_of(const Counts& counts) {
+  const std::span<const std::uint64_t> values = counts;
+  return {values.begin(), values.end()};
+}
+
+TEST(Counts, ComeFromAnyRangeOfIntegers) {
+  const std::vector<std::uint64_t> expected = {3, 0, 70'000};
+  EXPECT_EQ(values_of(std::vector<int>{3, 0, 70'000}), expected);
+  EXPECT_EQ(values_of(std::deque<std::int64_t>{3, 0, 70'000}), expected);
+  EXPECT_EQ(values_of(std::array<std::uint32_t, 3>{3, 0, 70'000}), expected);
+  EXPECT_EQ(values_of(expected | std::views::transform([](auto n) { return static_cast<long>(n); })),
+            expected);
+  EXPECT_EQ(values_of({}), std::vector<std::uint64_t>());
+}
+
+TEST(Counts, CopiesHaveTheSameNumbers) {
+  Counts counts = std::vector<int>{1, 2};
+  const Counts copy = counts;
+  counts = {};
+  EXPECT_EQ(values_of(copy), (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_EQ(values_of(counts), std::vector<std::uint64_t>());
+}
+
+TEST(Counts, WideOnesAreBorrowed) {
+  const std::vector<std::uint64_t> wide = {1, 2};
+  EXPECT_EQ(std::span<const std::uint64_t>(Counts(wide)).data(), wide.data());
 }
 
 TEST(Name, OutlivesTheTextThatItWasMadeOf) {

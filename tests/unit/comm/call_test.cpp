@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
 
-Status checked(schedule::Collective collective, std::uint64_t in, std::uint64_t out, Counts counts,
-               Counts recv = {}, DType dtype = DType::float64) {
+Status checked(schedule::Collective collective, std::uint64_t in, std::uint64_t out, const Counts& counts,
+               const Counts& recv = {}, DType dtype = DType::float64) {
   static double memory[64];
   comm::Call call;
   call.collective = collective;

@@ -1,0 +1,93 @@
+// What calls accept: counts of any integers, single numbers, reductions of one element type.
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/cluster.hpp"
+#include "support/require.hpp"
+#include "support/transports.hpp"
+
+namespace kolo::test {
+namespace {
+
+class ArgumentsOver : public ::testing::TestWithParam<const char*> {};
+
+void expect_refused(Communicator& c, const std::vector<std::string>& expected,
+                    const std::function<void()>& call) {
+  const Counters before = c.counters();
+  std::string said = "nothing";
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    said = error.what();
+  }
+  for (const std::string& words : expected)
+    require(said.find(words) != std::string::npos, "'" + said + "' lacks '" + words + "'");
+  require(c.counters().operations == before.operations, "a refused call began");
+}
+
+TEST_P(ArgumentsOver, CountsAreAnyIntegers) {
+  expect_ranks({.size = 3, .transport = GetParam()}, [](Communicator& c) {
+    const std::vector<int> counts = {2, 0, 3};
+    const std::vector<int> own(static_cast<std::size_t>(counts[static_cast<std::size_t>(c.rank())]),
+                               c.rank());
+    std::vector<int> all(5, -1);
+    c.all_gather(own, all, counts);
+    require(all == std::vector<int>({0, 0, 2, 2, 2}), "wrong parts by vector<int>");
+    std::vector<int> again(5, -1);
+    c.all_gather_async(own, again, std::array<std::int16_t, 3>{2, 0, 3}).wait();
+    require(again == all, "wrong parts by array<int16_t>");
+    std::vector<int> equal(3);
+    const int rank = c.rank();
+    c.all_gather(std::span(&rank, 1), equal, {}, {.algorithm = "ring"});
+    require(equal == std::vector<int>({0, 1, 2}), "no counts are not equal parts");
+  });
+}
+
+TEST_P(ArgumentsOver, ANegativeCountIsRefused) {
+  expect_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
+    std::vector<float> in(2), out(2);
+    const std::vector<int> wrong = {3, -1};
+    expect_refused(c, {"all_gather: ", "-1"}, [&] { c.all_gather(in, out, wrong); });
+    expect_refused(c, {"reduce_scatter: ", "-1"}, [&] { c.reduce_scatter(in, out, ReduceOp::sum, wrong); });
+    expect_refused(c, {"scatter: ", "-1"}, [&] { c.scatter(in, out, 0, wrong); });
+    expect_refused(c, {"gather: ", "-1"}, [&] { c.gather(in, out, 0, wrong); });
+    expect_refused(c, {"all_to_all: ", "-1"}, [&] {
+      (void)c.all_to_all_async(in, out, std::vector<int>{1, 1}, wrong);
+    });
+  });
+}
+
+TEST_P(ArgumentsOver, OneNumberIsReducedAndReturned) {
+  expect_ranks({.size = 3, .transport = GetParam()}, [](Communicator& c) {
+    const double loss = c.rank() + 0.5;
+    require(c.all_reduce(loss, ReduceOp::average) == 1.5, "wrong average of doubles");
+    require(loss == c.rank() + 0.5, "the argument changed");
+    require(c.all_reduce(c.rank() + 1) == 6, "wrong sum of ints");
+    require(c.all_reduce(std::uint8_t(c.rank()), ReduceOp::max, {.algorithm = "ring"}) == 2, "wrong maximum");
+  });
+}
+
+TEST_P(ArgumentsOver, AReductionOfOneTypeTakesNoOther) {
+  expect_ranks({.size = 3, .transport = GetParam()}, [](Communicator& c) {
+    const auto farther = Reduction::custom<float>(
+        "farther", [](float a, float b) { return std::abs(a) < std::abs(b) ? b : a; }, true);
+    std::vector<float> data = {1.0f - static_cast<float>(2 * c.rank()), static_cast<float>(c.rank())};
+    c.all_reduce(data, farther);
+    require(data == std::vector<float>({-3, 2}), "wrong result of a typed reduction");
+    std::vector<double> doubles(2);
+    expect_refused(c, {"all_reduce: ", "farther", "float32", "float64"},
+                   [&] { c.all_reduce(doubles, farther); });
+    expect_refused(c, {"reduce: ", "farther"}, [&] { c.reduce(doubles, doubles, 0, farther); });
+    const auto second = Reduction::custom<int>("second", [](int, int b) { return b; });
+    require(c.all_reduce(c.rank() + 7, second) == 9, "a typed reduction lost the order of ranks");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Conformance, ArgumentsOver, kTransports, kTransportNames);
+
+}  // namespace
+}  // namespace kolo::test
