@@ -13,7 +13,7 @@ namespace {
 
 // The type holds every integer up to this magnitude; 0: arithmetic wraps around and is always exact.
 std::int64_t exact_limit(DType dtype) {
-  return is_floating(dtype) ? std::int64_t{1} << element_type(dtype).digits : 0;
+  return is_floating(dtype) || is_complex(dtype) ? std::int64_t{1} << element_type(dtype).digits : 0;
 }
 
 std::uint32_t hash(std::uint64_t seed, std::uint64_t index) {

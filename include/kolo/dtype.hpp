@@ -1,6 +1,7 @@
 // Element types: the scalar types that collectives move and reduce.
 #pragma once
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -25,24 +26,26 @@ float to_float(Float16 value) noexcept;
 float to_float(BFloat16 value) noexcept;
 
 /// What the numbers of a type are.
-enum class NumberKind : std::uint8_t { floating, signed_integer, unsigned_integer, boolean };
+enum class NumberKind : std::uint8_t { floating, signed_integer, unsigned_integer, boolean, complex };
 
 /// The element types, a row each: enumerator, its name in kolo.h, C++ type, the type that reductions compute
 /// with, kind of number, significant bits of a number. All that depends on the element type reads these rows.
-#define KOLO_ELEMENT_TYPES(ROW)                                           \
-  ROW(float32, FLOAT32, float, float, floating, 24)                       \
-  ROW(float64, FLOAT64, double, double, floating, 53)                     \
-  ROW(float16, FLOAT16, Float16, float, floating, 11)                     \
-  ROW(bfloat16, BFLOAT16, BFloat16, float, floating, 8)                   \
-  ROW(int8, INT8, std::int8_t, std::int8_t, signed_integer, 7)            \
-  ROW(int16, INT16, std::int16_t, std::int16_t, signed_integer, 15)       \
-  ROW(int32, INT32, std::int32_t, std::int32_t, signed_integer, 31)       \
-  ROW(int64, INT64, std::int64_t, std::int64_t, signed_integer, 63)       \
-  ROW(uint8, UINT8, std::uint8_t, std::uint8_t, unsigned_integer, 8)      \
-  ROW(uint16, UINT16, std::uint16_t, std::uint16_t, unsigned_integer, 16) \
-  ROW(uint32, UINT32, std::uint32_t, std::uint32_t, unsigned_integer, 32) \
-  ROW(uint64, UINT64, std::uint64_t, std::uint64_t, unsigned_integer, 64) \
-  ROW(boolean, BOOLEAN, bool, bool, boolean, 1)
+#define KOLO_ELEMENT_TYPES(ROW)                                                    \
+  ROW(float32, FLOAT32, float, float, floating, 24)                                \
+  ROW(float64, FLOAT64, double, double, floating, 53)                              \
+  ROW(float16, FLOAT16, Float16, float, floating, 11)                              \
+  ROW(bfloat16, BFLOAT16, BFloat16, float, floating, 8)                            \
+  ROW(int8, INT8, std::int8_t, std::int8_t, signed_integer, 7)                     \
+  ROW(int16, INT16, std::int16_t, std::int16_t, signed_integer, 15)                \
+  ROW(int32, INT32, std::int32_t, std::int32_t, signed_integer, 31)                \
+  ROW(int64, INT64, std::int64_t, std::int64_t, signed_integer, 63)                \
+  ROW(uint8, UINT8, std::uint8_t, std::uint8_t, unsigned_integer, 8)               \
+  ROW(uint16, UINT16, std::uint16_t, std::uint16_t, unsigned_integer, 16)          \
+  ROW(uint32, UINT32, std::uint32_t, std::uint32_t, unsigned_integer, 32)          \
+  ROW(uint64, UINT64, std::uint64_t, std::uint64_t, unsigned_integer, 64)          \
+  ROW(boolean, BOOLEAN, bool, bool, boolean, 1)                                    \
+  ROW(complex64, COMPLEX64, std::complex<float>, std::complex<float>, complex, 24) \
+  ROW(complex128, COMPLEX128, std::complex<double>, std::complex<double>, complex, 53)
 
 /// The enumerator of a row.
 #define KOLO_ENUMERATOR(name, ...) name,
@@ -105,6 +108,11 @@ constexpr const ElementType& element_type(DType dtype) noexcept {
 /// Bytes of one element; 0 of a value that is no type.
 constexpr std::size_t size_of(DType dtype) noexcept {
   return static_cast<int>(dtype) < kDTypeCount ? element_type(dtype).bytes : 0;
+}
+
+/// Whether the numbers are complex.
+constexpr bool is_complex(DType dtype) noexcept {
+  return element_type(dtype).kind == NumberKind::complex;
 }
 
 /// Whether the type is a floating-point type.

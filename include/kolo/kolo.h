@@ -42,7 +42,9 @@ typedef enum kolo_dtype {
   KOLO_UINT16 = 9,
   KOLO_UINT32 = 10,
   KOLO_UINT64 = 11,
-  KOLO_BOOLEAN = 12  ///< a byte of 0 or 1
+  KOLO_BOOLEAN = 12,    ///< a byte of 0 or 1
+  KOLO_COMPLEX64 = 13,  ///< two floats: float complex
+  KOLO_COMPLEX128 = 14  ///< two doubles: double complex
 } kolo_dtype;
 
 /// How the ranks' contributions are combined, element by element; the average is their sum divided by the

@@ -63,7 +63,8 @@ T narrow(Number number) {
 /// Rounds to numbers of a floating type.
 inline void round_to(DType dtype, std::span<float> numbers) {
   with_type(dtype, [&]<typename T>(std::type_identity<T>) {
-    for (float& number : numbers) number = static_cast<float>(widen(narrow<T>(number)));
+    if constexpr (is_floating(dtype_of<T>))
+      for (float& number : numbers) number = static_cast<float>(widen(narrow<T>(number)));
   });
 }
 

@@ -15,7 +15,7 @@
 namespace kolo::comm {
 
 /// No memory holds more elements, and their bytes still fit in 63 bits.
-inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 59;
+inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 58;
 
 inline const CallOptions kUsual;
 

@@ -10,6 +10,7 @@ namespace kolo::kernels {
 
 enum class Family { floating, half, integer };
 constexpr Family family_of(DType dtype) {
+  if (is_complex(dtype)) return Family::floating;
   if (!is_floating(dtype)) return Family::integer;
   return element_type(dtype).computed == dtype ? Family::floating : Family::half;
 }

@@ -1,4 +1,4 @@
-// float32 and float64.
+// float32 and float64, and complex numbers of these.
 #include "kernels/families.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,14 +10,43 @@
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
+template <typename T>
+void multiply_complex(void* out, const void* left, const void* right, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto a = load_element<std::complex<T>>(left, i), b = load_element<std::complex<T>>(right, i);
+    store_element(out, i,
+                  std::complex<T>(a.real() * b.real() - a.imag() * b.imag(),
+                                  a.real() * b.imag() + a.imag() * b.real()));
+  }
+}
+
+template <typename T>
+void average_complex(void* out, const void* left, const void* right, std::size_t count,
+                     std::uint64_t divisor) {
+  average_with<PlainCodec<T>>(out, left, right, 2 * count, divisor);
+}
+
 ReduceFn find_floating(DType dtype, ReduceOp op) {
-  return find_in<Family::floating, ReduceFn>(
-      dtype, [&]<typename T>(std::type_identity<T>) { return pick_reduction<CodecOf<T>>(op); });
+  return find_in<Family::floating, ReduceFn>(dtype, [&]<typename T>(std::type_identity<T>) -> ReduceFn {
+    if constexpr (is_complex(dtype_of<T>)) {
+      using Part = typename T::value_type;
+      if (op == ReduceOp::product) return multiply_complex<Part>;
+      const bool adds = op == ReduceOp::sum || op == ReduceOp::average;
+      return adds ? reduce_parts<2, reduce_with<PlainCodec<Part>, Sum>> : nullptr;
+    } else {
+      return pick_reduction<CodecOf<T>>(op);
+    }
+  });
 }
 
 AverageFn find_floating_average(DType dtype) {
-  return find_in<Family::floating, AverageFn>(
-      dtype, []<typename T>(std::type_identity<T>) { return average_with<CodecOf<T>>; });
+  return find_in<Family::floating, AverageFn>(dtype, []<typename T>(std::type_identity<T>) -> AverageFn {
+    if constexpr (is_complex(dtype_of<T>)) {
+      return average_complex<typename T::value_type>;
+    } else {
+      return average_with<CodecOf<T>>;
+    }
+  });
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE

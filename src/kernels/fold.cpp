@@ -15,12 +15,23 @@
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
+/// Complex numbers are folded as twice as many numbers.
+template <typename T, ReduceOp kOp>
+void fold_complex(void* const* outs, std::size_t out_count, const void* const* ins, std::size_t in_count,
+                  std::size_t count, std::uint64_t divisor) {
+  pick_fold<PlainCodec<T>>(kOp)(outs, out_count, ins, in_count, 2 * count, divisor);
+}
+
 /// Null for rare types and operations, and for float16 if its conversion takes a dozen instructions. A fused
 /// kernel gains by saving memory traffic, and costs two kilobytes for each instruction set.
 FoldFn find_fused(DType dtype, ReduceOp op) {
   return with_type(dtype, [&]<typename T>(std::type_identity<T>) -> FoldFn {
     if constexpr (is_floating(dtype_of<T>)) {
       return CodecOf<T>::kIsFused ? pick_fold<CodecOf<T>>(op) : nullptr;
+    } else if constexpr (is_complex(dtype_of<T>)) {
+      using Part = typename T::value_type;
+      if (op == ReduceOp::average) return fold_complex<Part, ReduceOp::average>;
+      return op == ReduceOp::sum ? fold_complex<Part, ReduceOp::sum> : nullptr;
     } else if constexpr (sizeof(T) >= 4) {
       return op == ReduceOp::sum ? fold_with<PlainCodec<std::make_unsigned_t<T>>, Sum> : nullptr;
     } else {

@@ -22,6 +22,9 @@ template <typename C>
 C multiply(C left, C right) {
   if constexpr (std::is_integral_v<C>) {
     return static_cast<C>(static_cast<std::uint64_t>(left) * static_cast<std::uint64_t>(right));
+  } else if constexpr (is_complex(dtype_of<C>)) {
+    return {left.real() * right.real() - left.imag() * right.imag(),
+            left.real() * right.imag() + left.imag() * right.real()};
   } else {
     return left * right;
   }
@@ -39,17 +42,19 @@ bool is_nan(C value) {
 
 template <typename C>
 C combine(ReduceOp op, C left, C right) {
-  switch (op) {
-    case ReduceOp::product:
-      return multiply(left, right);
-    case ReduceOp::min:
-      return is_nan(left) || left < right ? left : right;
-    case ReduceOp::max:
-      return is_nan(left) || left > right ? left : right;
-    case ReduceOp::sum:
-    case ReduceOp::average:
-    case ReduceOp::custom:
-      break;
+  if (op == ReduceOp::product) return multiply(left, right);
+  if constexpr (!is_complex(dtype_of<C>)) {
+    switch (op) {
+      case ReduceOp::min:
+        return is_nan(left) || left < right ? left : right;
+      case ReduceOp::max:
+        return is_nan(left) || left > right ? left : right;
+      case ReduceOp::product:
+      case ReduceOp::sum:
+      case ReduceOp::average:
+      case ReduceOp::custom:
+        break;
+    }
   }
   return add(left, right);
 }
@@ -82,6 +87,8 @@ void average(DType dtype, void* out, const void* left, const void* right, std::s
       const auto sum = add(widen(load_element<T>(left, i)), widen(load_element<T>(right, i)));
       if constexpr (std::is_same_v<T, Float16>) {
         store_element(out, i, narrow<T>(sum / (static_cast<float>(divisor) * float16_scale_of(divisor))));
+      } else if constexpr (is_complex(dtype_of<T>)) {
+        store_element(out, i, sum / static_cast<typename T::value_type>(divisor));
       } else if constexpr (is_floating(dtype_of<T>)) {
         store_element(out, i, narrow<T>(sum / static_cast<decltype(sum)>(divisor)));
       }

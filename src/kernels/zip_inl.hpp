@@ -132,6 +132,12 @@ void reduce_with(void* out, const void* left, const void* right, std::size_t cou
   zip<Codec>(out, left, right, count, Op());
 }
 
+/// A kernel for elements that are `kParts` elements of another type.
+template <std::size_t kParts, ReduceFn kReduce>
+void reduce_parts(void* out, const void* left, const void* right, std::size_t count) {
+  kReduce(out, left, right, kParts * count);
+}
+
 /// The kernel of `op` for floating elements of one codec; null for custom.
 template <class Codec>
 ReduceFn pick_reduction(ReduceOp op) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/dtype.hpp"
 #include "transport/memory_fault.hpp"
 
 namespace kolo::transport {
@@ -16,7 +17,10 @@ constexpr std::size_t kFirstInputBytes = 512;          // a goodbye, with room f
 constexpr std::size_t kInputBytes = 128 * 1024;        // stays in L2 between reading and reducing
 constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // some short messages, or the beginning of a long one
 constexpr int kReadsPerProgress = 16;
-constexpr std::size_t kGranule = 8;  // the largest element
+constexpr std::size_t kAlignment = 8;  // of all elements
+constexpr std::size_t kGranule = 16;   // the largest element
+static_assert(std::ranges::all_of(kElementTypes,
+                                  [](const ElementType& t) { return kGranule % t.bytes == 0; }));
 
 constexpr std::size_t kMostOffers = 1 << 20;  // whose receives are not posted
 
@@ -214,15 +218,15 @@ bool Link::take_payload() {
 /// Reductions, above all the user's own, need aligned operands; short messages of odd sizes shift the stream.
 void Link::consume(std::uint64_t size) {
   MessageRequest& request = *arrival_.request;
-  if (in_begin_ % kGranule != 0 && size < arrival_.left) {
+  if (in_begin_ % kAlignment != 0 && size < arrival_.left) {
     // All that is buffered belongs to this message.
     std::memmove(in_.get(), in_.get() + in_begin_, in_end_ - in_begin_);
     in_end_ -= in_begin_;
     in_begin_ = 0;
   }
   const std::byte* from = in_.get() + in_begin_;
-  if (in_begin_ % kGranule == 0) return request.consume(arrival_.done, from, size);
-  alignas(kGranule) std::byte aligned[4096];
+  if (in_begin_ % kAlignment == 0) return request.consume(arrival_.done, from, size);
+  alignas(kAlignment) std::byte aligned[4096];
   for (std::uint64_t done = 0, piece; done < size; done += piece) {
     piece = std::min<std::uint64_t>(size - done, sizeof aligned);
     std::memcpy(aligned, from + done, piece);

@@ -94,6 +94,7 @@ TEST_P(CollectivesOver, LongMessages) {
       run(schedule::Collective::all_reduce, {communicator, {}, DType::float32, ReduceOp::sum}, count);
       run(schedule::Collective::all_gather, {communicator, {}, DType::int16, ReduceOp::sum}, count);
       run(schedule::Collective::reduce_scatter, {communicator, {}, DType::bfloat16, ReduceOp::max}, count);
+      run(schedule::Collective::reduce, {communicator, {}, DType::complex128, ReduceOp::sum}, count / 4);
     }
   });
 }

@@ -10,13 +10,13 @@
 
 #include "base/element.hpp"
 #include "kolo/kolo.hpp"
+#include "support/types.hpp"
 
 namespace kolo::test {
 
 inline double load(const std::byte* at, DType dtype) {
-  return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
-    return static_cast<double>(widen(load_element<T>(at, 0)));
-  });
+  return with_type(
+      dtype, [&]<typename T>(std::type_identity<T>) { return as_double(widen(load_element<T>(at, 0))); });
 }
 
 inline void store(std::byte* at, DType dtype, double value) {
@@ -105,8 +105,8 @@ inline double reduced(int size, std::uint64_t i, ReduceOp op, DType dtype) {
   }
   if (op != ReduceOp::average) return value;
   return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
-    using Computed = decltype(widen(T()));
-    return static_cast<double>(widen(narrow<T>(static_cast<Computed>(value) / static_cast<Computed>(size))));
+    using Real = decltype(std::real(widen(T())));
+    return as_double(widen(narrow<T>(static_cast<Real>(value) / static_cast<Real>(size))));
   });
 }
 

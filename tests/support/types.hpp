@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 
 #include "kolo/dtype.hpp"
 #include "kolo/reduction.hpp"
@@ -17,5 +18,20 @@ constexpr std::array<Enum, kCount> first_of() {
 
 inline constexpr auto kDTypes = first_of<DType, kDTypeCount>();
 inline constexpr auto kReduceOps = first_of<ReduceOp, kReduceOpCount>();
+
+/// The type of the two parts of a complex type.
+constexpr DType part_of(DType complex) {
+  return complex == DType::complex64 ? DType::float32 : DType::float64;
+}
+
+/// NaN if the number is complex and not real.
+template <typename Number>
+double as_double(Number number) {
+  if constexpr (requires { number.imag(); }) {
+    return number.imag() == 0 ? number.real() : std::numeric_limits<double>::quiet_NaN();
+  } else {
+    return static_cast<double>(number);
+  }
+}
 
 }  // namespace kolo::test

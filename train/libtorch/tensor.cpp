@@ -27,6 +27,10 @@ DType dtype_of_tensor(at::ScalarType type) {
       return DType::uint8;
     case at::kBool:
       return DType::boolean;
+    case at::kComplexFloat:
+      return DType::complex64;
+    case at::kComplexDouble:
+      return DType::complex128;
     default:
       throw InvalidArgument(std::string("kolo cannot reduce tensors of type ") + c10::toString(type), {});
   }

@@ -18,7 +18,7 @@ using test::kDTypes;
 // The value converted to the type; integers wrap around as in the type.
 bool holds_exactly(DType dtype, std::int64_t value) {
   return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
-    return static_cast<std::int64_t>(widen(narrow<T>(value))) == value;
+    return test::as_double(widen(narrow<T>(value))) == static_cast<double>(value);
   });
 }
 

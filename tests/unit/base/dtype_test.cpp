@@ -55,6 +55,7 @@ TEST(DType, SizesMatchTheCppTypes) {
   EXPECT_EQ(size_of(dtype_of<std::uint64_t>), 8u);
   EXPECT_EQ(size_of(dtype_of<long long>), 8u);
   EXPECT_EQ(size_of(dtype_of<bool>), 1u);
+  EXPECT_EQ(size_of(dtype_of<std::complex<double>>), 16u);
   EXPECT_EQ(dtype_of<std::byte>, DType::uint8);
 }
 

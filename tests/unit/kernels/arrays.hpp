@@ -47,13 +47,14 @@ class Array {
 /// The value of element i, for the floating types.
 inline double floating_at(DType dtype, const void* array, std::size_t i) {
   return with_type(dtype, [&]<typename T>(std::type_identity<T>) {
-    return static_cast<double>(widen(load_element<T>(array, i)));
+    return test::as_double(widen(load_element<T>(array, i)));
   });
 }
 
 /// Random bits, so every class of number occurs (subnormal, huge, NaN), mixed with limit values: zeros, one,
 /// infinities, NaN, the largest, the smallest. Floats also have many values of ordinary size.
 inline void fill(DType dtype, void* array, std::size_t count, std::uint64_t seed) {
+  if (is_complex(dtype)) return fill(test::part_of(dtype), array, 2 * count, seed);
   std::mt19937_64 random(seed);
   const std::size_t size = size_of(dtype);
   auto* at = static_cast<std::uint8_t*>(array);
@@ -82,6 +83,7 @@ inline void fill(DType dtype, void* array, std::size_t count, std::uint64_t seed
 
 /// Bit for bit, except that any NaN equals any NaN.
 inline ::testing::AssertionResult same(DType dtype, const void* got, const void* wanted, std::size_t count) {
+  if (is_complex(dtype)) return same(test::part_of(dtype), got, wanted, 2 * count);
   const std::size_t size = size_of(dtype);
   for (std::size_t i = 0; i < count; ++i) {
     const auto* a = static_cast<const std::uint8_t*>(got) + i * size;

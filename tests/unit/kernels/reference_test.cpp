@@ -58,6 +58,15 @@ TEST(Reference, BooleansKnowOrAndAnd) {
     EXPECT_EQ(all(op), (std::vector<bool>{false, false, false, true}));
 }
 
+TEST(Reference, ComplexNumbers) {
+  using C = std::complex<float>;
+  EXPECT_EQ(reduce<C>(ReduceOp::sum, {{1, 2}}, {{3, -5}}), (Values<C>{{4, -3}}));
+  EXPECT_EQ(reduce<C>(ReduceOp::product, {{1, 2}, {0, 1}}, {{3, -5}, {0, 1}}), (Values<C>{{13, 1}, {-1, 0}}));
+  EXPECT_EQ(average<C>({{1, 2}}, {{3, -5}}, 4), (Values<C>{{1, -0.75f}}));
+  using D = std::complex<double>;
+  EXPECT_EQ(reduce<D>(ReduceOp::product, {{1, 2}}, {{3, -5}}), (Values<D>{{13, 1}}));
+}
+
 TEST(Reference, MinAndMaxHeedTheSign) {
   EXPECT_EQ(reduce<std::int8_t>(ReduceOp::min, {-1, 3}, {1, 2}), (Values<std::int8_t>{-1, 2}));
   EXPECT_EQ(reduce<std::uint8_t>(ReduceOp::min, {255, 3}, {1, 2}), (Values<std::uint8_t>{1, 2}));
