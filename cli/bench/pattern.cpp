@@ -44,7 +44,7 @@ std::int64_t largest_value(DType dtype, std::optional<ReduceOp> op, int ranks) {
       // No value is negative, so no partial sum exceeds ranks * mean.
       return std::min<std::int64_t>(2, limit / ranks);
     default:
-      return 126;
+      return limit == 0 ? 126 : std::min<std::int64_t>(126, limit);
   }
 }
 

@@ -71,6 +71,15 @@ double unit_roundoff(const evaluation::Arithmetic& arithmetic) {
   return std::ldexp(1.0, -element_type(rounded).digits);
 }
 
+/// The floating types that are no longer than float32.
+std::vector<std::string> element_names() {
+  std::vector<std::string> names;
+  for (const ElementType& type : kElementTypes) {
+    if (type.computed == DType::float32) names.emplace_back(type.name);
+  }
+  return names;
+}
+
 bool have_same_bits(const std::vector<std::vector<float>>& outputs) {
   return std::ranges::all_of(outputs, [&](const std::vector<float>& output) {
     return std::memcmp(output.data(), outputs[0].data(), output.size() * sizeof(float)) == 0;
@@ -280,7 +289,7 @@ void add_precision(CLI::App& app) {
                  "Which rank has which number of an element; ascending: rank 0 the smallest magnitude")
       ->check(CLI::IsMember(list_of(kOrderNames)));
   cli::add_value(*precision, "--type", arguments->type, "NAME", "The type of the arrays")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+      ->check(CLI::IsMember(element_names()));
   cli::add_value(*precision, "--wire", arguments->wire, "NAME", "The format of messages")
       ->check(CLI::IsMember({"native", "float16", "bfloat16"}));
   cli::add_value(*precision, "--count", arguments->count, "N", "Elements of each rank")

@@ -34,7 +34,7 @@ inline constexpr std::string_view kOrderNames[] = {"drawn", "ascending", "descen
 struct Contributions {
   Data data = Data::normal;
   Order order = Order::drawn;
-  DType element = DType::float32;  ///< float32, float16 or bfloat16: what the numbers are rounded to
+  DType element = DType::float32;  ///< float32 or shorter: what the numbers are rounded to
   int ranks = 2;                   ///< at most kMostRanks
   std::uint64_t count = 0;         ///< elements of each rank
 

@@ -28,7 +28,7 @@ typedef enum kolo_status {
   KOLO_SYSTEM_ERROR = 7        ///< the operating system refused something (memory, sockets, threads)
 } kolo_status;
 
-/// The element types. float16 and bfloat16 are the bits in a uint16_t.
+/// The element types. float16 and bfloat16 are the bits in a uint16_t, float8 those in a uint8_t.
 typedef enum kolo_dtype {
   KOLO_FLOAT32 = 0,
   KOLO_FLOAT64 = 1,
@@ -44,7 +44,9 @@ typedef enum kolo_dtype {
   KOLO_UINT64 = 11,
   KOLO_BOOLEAN = 12,    ///< a byte of 0 or 1
   KOLO_COMPLEX64 = 13,  ///< two floats: float complex
-  KOLO_COMPLEX128 = 14  ///< two doubles: double complex
+  KOLO_COMPLEX128 = 14,  ///< two doubles: double complex
+  KOLO_FLOAT8_E4M3FN = 15,
+  KOLO_FLOAT8_E5M2 = 16
 } kolo_dtype;
 
 /// How the ranks' contributions are combined, element by element; the average is their sum divided by the

@@ -68,9 +68,10 @@ struct CustomReduction {
 /// min and max propagate NaN. average is the sum divided by the number of ranks; integers have none,
 /// because their sums could wrap around. Of booleans, whose
 /// bytes must be 0 or 1, sum and max are "or", product and min are "and". Integer sums and products wrap
-/// around. float16 and bfloat16 are computed in float32 inside each step and rounded to nearest even. An
-/// average of float16 is finite if all contributions are: with more than two ranks each contribution is first
-/// scaled by a power of two, about 1/ranks. Only numbers below 0.00006 * ranks lose bits by that.
+/// around. Types of 8 and 16 bits are computed in float32 inside each step and rounded to nearest even. An
+/// average of float16 or float8 is finite if all contributions are: with more than two ranks each
+/// contribution is first scaled by a power of two, about 1/ranks. Only numbers below 0.00006 * ranks lose
+/// bits by that.
 class Reduction {
  public:
   /// A built-in operation.

@@ -1,11 +1,37 @@
 #include "kolo/dtype.hpp"
 
 #include <bit>
+#include <limits>
+
+#include "base/short_float.hpp"
 
 namespace kolo {
 namespace {
 
 constexpr std::uint32_t kFloat32Infinity = 0x7F800000;
+
+template <ShortFloat kFormat>
+std::uint32_t encode(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFF;
+  constexpr int kShift = kFormat.shift();
+
+  std::uint32_t encoded;
+  if (magnitude > kFloat32Infinity) {
+    encoded = kFormat.nan |
+              (magnitude >> kShift & ((1u << kFormat.mantissa) - 1));  // with what fits of the payload
+  } else if (magnitude >= kFormat.too_large) {
+    encoded = kFormat.infinity;
+  } else if (magnitude < kFormat.least_normal()) {
+    // The sum's last place is the step of subnormal numbers, so the addition itself rounds to nearest even.
+    const float step = std::bit_cast<float>(kFormat.subnormal_step());
+    encoded = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + step) - kFormat.subnormal_step();
+  } else {
+    // Adding half a step, less one when even, makes the shift round to even.
+    encoded = (magnitude - kFormat.rebias() + kFormat.below_half() + (magnitude >> kShift & 1)) >> kShift;
+  }
+  return bits >> 31 << (kFormat.bits - 1) | encoded;
+}
 
 }  // namespace
 
@@ -23,23 +49,15 @@ bool parse_dtype(std::string_view name, DType& out) noexcept {
 }
 
 Float16 to_float16(float value) noexcept {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = (bits >> 16) & 0x8000;
-  const std::uint32_t magnitude = bits & 0x7FFFFFFF;
+  return {static_cast<std::uint16_t>(encode<kFloat16Format>(value))};
+}
 
-  std::uint32_t half;
-  if (magnitude > kFloat32Infinity) {
-    half = 0x7E00 | ((magnitude >> 13) & 0x3FF);  // a quiet NaN with as much of the payload as fits
-  } else if (magnitude >= 0x477FF000) {           // 65520, the tie above the largest finite number
-    half = 0x7C00;
-  } else if (magnitude < 0x38800000) {  // below 2^-14, the smallest normal number
-    // The sum's last place is 2^-24, float16's subnormal step, so the addition itself rounds to nearest even.
-    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000;
-  } else {
-    // Rebias the exponent by 15 - 127; adding half a step, less one when even, makes the shift round to even.
-    half = (magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13;
-  }
-  return Float16{static_cast<std::uint16_t>(sign | half)};
+Float8E4M3FN to_float8_e4m3fn(float value) noexcept {
+  return {static_cast<std::uint8_t>(encode<kFloat8E4M3FNFormat>(value))};
+}
+
+Float8E5M2 to_float8_e5m2(float value) noexcept {
+  return {static_cast<std::uint8_t>(encode<kFloat8E5M2Format>(value))};
 }
 
 float to_float(Float16 value) noexcept {
@@ -69,6 +87,18 @@ BFloat16 to_bfloat16(float value) noexcept {
 
 float to_float(BFloat16 value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+float to_float(Float8E4M3FN value) noexcept {
+  const unsigned sign = (value.bits & 0x80u) << 8;
+  const unsigned magnitude = value.bits & 0x7Fu;
+  if (magnitude == 0x7F) return std::numeric_limits<float>::quiet_NaN();
+  return 0x1p8f *
+         to_float(Float16{static_cast<std::uint16_t>(sign | magnitude << 7)});  // its exponent is less by 8
+}
+
+float to_float(Float8E5M2 value) noexcept {
+  return to_float(Float16{static_cast<std::uint16_t>(value.bits << 8)});
 }
 
 }  // namespace kolo

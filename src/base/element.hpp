@@ -55,6 +55,10 @@ T narrow(Number number) {
     return to_float16(computed);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     return to_bfloat16(computed);
+  } else if constexpr (std::is_same_v<T, Float8E4M3FN>) {
+    return to_float8_e4m3fn(computed);
+  } else if constexpr (std::is_same_v<T, Float8E5M2>) {
+    return to_float8_e5m2(computed);
   } else {
     return computed;
   }

@@ -14,8 +14,8 @@ namespace kolo::evaluation {
 
 /// How numbers are stored, sent and completed. A value.
 struct Arithmetic {
-  /// float32, float16 or bfloat16. Each addition of 16-bit numbers is computed in float32 and rounded back,
-  /// as the kernels compute it; the inputs must be numbers of this type.
+  /// float32 or a shorter floating type. Each addition of shorter numbers is computed in float32 and rounded
+  /// back, as the kernels compute it; the inputs must be numbers of this type.
   DType element = DType::float32;
   /// The format to which messages and completed chunks are rounded. Only for float32.
   Wire wire = Wire::native;

@@ -148,7 +148,8 @@ void copy_elements(void* out, const void* in, std::size_t count) {
 HWY_EXPORT(find_cast);
 
 CastFn cast_function(DType to, DType from) {
-  if (!is_floating(to) || !is_floating(from)) return nullptr;
+  const auto is_known = [](DType dtype) { return is_floating(dtype) && size_of(dtype) >= 2; };
+  if (!is_known(to) || !is_known(from)) return nullptr;
   if (to != from) return HWY_DYNAMIC_DISPATCH(find_cast)(to, from);
   switch (size_of(to)) {
     case 2:

@@ -10,7 +10,9 @@
 #include <cstdint>
 
 #include "base/element.hpp"
+#include "base/short_float.hpp"
 #include "hwy/highway.h"
+#include "kernels/families.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
@@ -28,6 +30,7 @@ using ShortTag = hn::ScalableTag<Lane>;
 
 // A codec names the type in memory (Stored) and the type that reductions compute with (vectors `D` of Lanes).
 //   kIsScaled       contributions to an average are scaled first;
+//   kLargestAverage  of finite numbers, where it could be larger by rounding; else 0;
 //   kIsFused        folds have a loop of their own;
 //   Raw<D>          the tag of vectors as they are in memory;
 //   combine         op(left, right) on such vectors. Results between two steps of a chain have the bits that
@@ -40,6 +43,7 @@ template <class Codec, typename Element>
 struct Elementwise {
   using Stored = Element;
   static constexpr bool kIsScaled = false;
+  static constexpr float kLargestAverage = 0;
   static constexpr bool kIsFused = true;
   template <class D>
   using Raw = hn::Rebind<Stored, D>;
@@ -136,6 +140,35 @@ struct BFloat16Codec : Elementwise<BFloat16Codec, std::uint16_t> {
   }
 };
 
+/// float32 to fewer bits. This is the arithmetic of encode() of base, where each step is explained, with
+/// masks in place of branches.
+template <ShortFloat kFormat, class Tag>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<Tag>> encode_short(Tag d, hn::Vec<Tag> v) {
+  constexpr int kShift = kFormat.shift();
+  const hn::RebindToUnsigned<Tag> du;
+  const hn::RebindToSigned<Tag> di;  // magnitudes are below 2^31, and signed comparisons exist everywhere
+  const auto bits = hn::BitCast(du, v);
+  const auto sign = hn::ShiftLeft<kFormat.bits - 1>(hn::ShiftRight<31>(bits));
+  const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
+  const auto ordered = hn::BitCast(di, magnitude);
+
+  const auto odd = hn::And(hn::ShiftRight<kShift>(magnitude), hn::Set(du, 1u));
+  const auto biased = hn::Add(hn::Sub(magnitude, hn::Set(du, kFormat.rebias() - kFormat.below_half())), odd);
+  const auto normal = hn::ShiftRight<kShift>(biased);
+  const auto step = hn::Set(du, kFormat.subnormal_step());
+  const auto above = hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, step));
+  const auto subnormal = hn::Sub(hn::BitCast(du, above), step);
+  const auto payload = hn::And(hn::ShiftRight<kShift>(magnitude), hn::Set(du, (1u << kFormat.mantissa) - 1));
+  const auto nan = hn::Or(payload, hn::Set(du, kFormat.nan));
+
+  const auto below = [&](std::uint32_t limit) HWY_ATTR {
+    return hn::RebindMask(du, hn::Lt(ordered, hn::Set(di, static_cast<std::int32_t>(limit))));
+  };
+  const auto finite = hn::IfThenElse(below(kFormat.least_normal()), subnormal, normal);
+  const auto large = hn::IfThenElse(below(0x7F800001), hn::Set(du, kFormat.infinity), nan);
+  return hn::Or(sign, hn::IfThenElse(below(kFormat.too_large), finite, large));
+}
+
 /// float16, computed in float32.
 struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
   using Lane = float;
@@ -155,7 +188,7 @@ struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
 #else
   static constexpr bool kIsFused = false;  // a conversion takes a dozen instructions
   // Highway's conversions without hardware truncate and lose infinity and NaN. This is the arithmetic of
-  // to_float() and to_float16() of base, where each step is explained, with masks in place of branches.
+  // to_float() of base, where each step is explained, with masks in place of branches.
   template <class Tag>
   static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
     const hn::RebindToUnsigned<Tag> du;
@@ -173,30 +206,48 @@ struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
   }
   template <class Tag>
   static HWY_INLINE hn::Vec<hn::Rebind<Stored, Tag>> encode(Tag d, hn::Vec<Tag> v) {
-    const hn::RebindToUnsigned<Tag> du;
-    const hn::RebindToSigned<Tag> di;  // magnitudes are below 2^31, and signed comparisons exist everywhere
-    const auto bits = hn::BitCast(du, v);
-    const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000u));
-    const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
-    const auto ordered = hn::BitCast(di, magnitude);
-
-    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
-    const auto biased = hn::Add(hn::Sub(magnitude, hn::Set(du, 0x38000000u - 0xFFFu)), odd);
-    const auto normal = hn::ShiftRight<13>(biased);
-    const auto above = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
-    const auto subnormal = hn::Sub(hn::BitCast(du, above), hn::Set(du, 0x3F000000u));
-    const auto payload = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x3FFu));
-    const auto nan = hn::Or(payload, hn::Set(du, 0x7E00u));
-
-    const auto is_subnormal = hn::RebindMask(du, hn::Lt(ordered, hn::Set(di, 0x38800000)));
-    const auto is_large = hn::RebindMask(du, hn::Gt(ordered, hn::Set(di, 0x477FEFFF)));
-    const auto is_nan = hn::RebindMask(du, hn::Gt(ordered, hn::Set(di, 0x7F800000)));
-    const auto finite = hn::IfThenElse(is_subnormal, subnormal, normal);
-    const auto large = hn::IfThenElse(is_nan, nan, hn::Set(du, 0x7C00u));
-    const auto half = hn::Or(sign, hn::IfThenElse(is_large, large, finite));
-    return hn::TruncateTo(hn::Rebind<Stored, Tag>(), half);
+    return hn::TruncateTo(hn::Rebind<Stored, Tag>(), encode_short<kFloat16Format>(d, v));
   }
 #endif
+};
+
+/// float8, computed in float32. Its numbers are also numbers of float16, but for a power of two.
+struct Float8E4M3FNCodec : Elementwise<Float8E4M3FNCodec, std::uint8_t> {
+  using Lane = float;
+  using D = ShortTag<Lane>;
+  static constexpr bool kIsScaled = true;
+  static constexpr float kLargestAverage = kernels::kLargestAverage<Float8E4M3FN>;
+  static constexpr bool kIsFused = false;
+  template <class Tag>
+  static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
+    const hn::Rebind<std::uint16_t, Tag> dh;
+    const auto bits = hn::PromoteTo(dh, raw);
+    const auto sign = hn::ShiftLeft<8>(hn::And(bits, hn::Set(dh, std::uint16_t{0x80})));
+    const auto magnitude = hn::ShiftLeft<7>(hn::And(bits, hn::Set(dh, std::uint16_t{0x7F})));
+    const auto value = hn::Mul(Float16Codec::decode(d, hn::Or(sign, magnitude)), hn::Set(d, 0x1p8f));
+    // The largest pattern would be 480, and is NaN.
+    return hn::IfThenElse(hn::Eq(hn::Abs(value), hn::Set(d, 480.0f)), hn::NaN(d), value);
+  }
+  template <class Tag>
+  static HWY_INLINE hn::Vec<hn::Rebind<Stored, Tag>> encode(Tag d, hn::Vec<Tag> v) {
+    return hn::TruncateTo(hn::Rebind<Stored, Tag>(), encode_short<kFloat8E4M3FNFormat>(d, v));
+  }
+};
+
+struct Float8E5M2Codec : Elementwise<Float8E5M2Codec, std::uint8_t> {
+  using Lane = float;
+  using D = ShortTag<Lane>;
+  static constexpr bool kIsScaled = true;
+  static constexpr float kLargestAverage = kernels::kLargestAverage<Float8E5M2>;
+  static constexpr bool kIsFused = false;
+  template <class Tag>
+  static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
+    return Float16Codec::decode(d, hn::ShiftLeft<8>(hn::PromoteTo(hn::Rebind<std::uint16_t, Tag>(), raw)));
+  }
+  template <class Tag>
+  static HWY_INLINE hn::Vec<hn::Rebind<Stored, Tag>> encode(Tag d, hn::Vec<Tag> v) {
+    return hn::TruncateTo(hn::Rebind<Stored, Tag>(), encode_short<kFloat8E5M2Format>(d, v));
+  }
 };
 
 /// The codec of an element type.
@@ -211,6 +262,14 @@ struct CodecFor<Float16> {
 template <>
 struct CodecFor<BFloat16> {
   using Codec = BFloat16Codec;
+};
+template <>
+struct CodecFor<Float8E4M3FN> {
+  using Codec = Float8E4M3FNCodec;
+};
+template <>
+struct CodecFor<Float8E5M2> {
+  using Codec = Float8E5M2Codec;
 };
 template <typename T>
 using CodecOf = typename CodecFor<T>::Codec;

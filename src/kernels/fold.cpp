@@ -22,12 +22,13 @@ void fold_complex(void* const* outs, std::size_t out_count, const void* const* i
   pick_fold<PlainCodec<T>>(kOp)(outs, out_count, ins, in_count, 2 * count, divisor);
 }
 
-/// Null for rare types and operations, and for float16 if its conversion takes a dozen instructions. A fused
+/// Null for rare types and operations, and for types whose conversion takes a dozen instructions. A fused
 /// kernel gains by saving memory traffic, and costs two kilobytes for each instruction set.
 FoldFn find_fused(DType dtype, ReduceOp op) {
   return with_type(dtype, [&]<typename T>(std::type_identity<T>) -> FoldFn {
     if constexpr (is_floating(dtype_of<T>)) {
-      return CodecOf<T>::kIsFused ? pick_fold<CodecOf<T>>(op) : nullptr;
+      if constexpr (CodecOf<T>::kIsFused) return pick_fold<CodecOf<T>>(op);
+      return nullptr;
     } else if constexpr (is_complex(dtype_of<T>)) {
       using Part = typename T::value_type;
       if (op == ReduceOp::average) return fold_complex<Part, ReduceOp::average>;

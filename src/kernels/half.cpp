@@ -1,4 +1,4 @@
-// float16 and bfloat16.
+// float16, bfloat16 and float8: computed in float32.
 #include "kernels/families.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,7 +22,7 @@ AverageFn find_half_average(DType dtype) {
 
 template <class Codec>
 void scale_with(void* out, const void* in, std::size_t count, std::uint64_t divisor) {
-  zip<Codec>(out, in, in, count, Scale{float16_scale_of(divisor)});
+  zip<Codec>(out, in, in, count, Scale{average_scale(sizeof(typename Codec::Stored), divisor)});
 }
 ScaleFn find_half_scale(DType dtype) {
   return find_in<Family::half, ScaleFn>(dtype, []<typename T>(std::type_identity<T>) -> ScaleFn {

@@ -20,15 +20,16 @@ ReduceFn reduce_function(DType dtype, ReduceOp op);
 /// out[i] = in[i] * scale: applied first to each contribution to an average among `divisor` ranks. `out` may
 /// be exactly `in`; no other overlap.
 ///
-/// The largest float16 is 65504, and partial sums of an average are float16 too. The scale is the largest
-/// power of two (at most 1) at which no sum of fewer than `divisor` contributions overflows, in any order of
-/// addition. It changes only the bits of numbers that become subnormal.
+/// The largest float16 is 65504 (float8: 448 and 57344), and partial sums of an average are float16 too. The
+/// scale is the largest power of two (at most 1) at which no sum of fewer than `divisor` contributions
+/// overflows, in any order of addition. It changes only the bits of numbers that become subnormal.
 using ScaleFn = void (*)(void* out, const void* in, std::size_t count, std::uint64_t divisor);
-/// Null for all types except float16: contributions of other types are not scaled.
+/// Null for all types except float16 and float8: contributions of other types are not scaled.
 ScaleFn scale_function(DType dtype);
 
 /// out[i] = (left[i] + right[i]) / (divisor * scale): the last step of an average of scaled contributions.
-/// The 16-bit types add and divide in 32 bits and round once. The same aliasing as for ReduceFn; divisor
+/// Types of 8 and 16 bits add and divide in 32 bits and round once. The same aliasing as for ReduceFn;
+/// divisor
 /// >= 1.
 using AverageFn = void (*)(void* out, const void* left, const void* right, std::size_t count,
                            std::uint64_t divisor);
@@ -60,8 +61,8 @@ void own_lines(void* data, std::size_t bytes);
 /// cores see the data.
 void copy_for_others(void* out, const void* in, std::size_t bytes);
 
-/// out[i] = in[i] converted between floating types, rounded to nearest even. No overlap. Null if one of the
-/// types is not floating.
+/// out[i] = in[i] converted between floating types of 16 to 64 bits, rounded to nearest even. No overlap.
+/// Null if one of the types is another.
 using CastFn = void (*)(void* out, const void* in, std::size_t count);
 CastFn cast_function(DType to, DType from);
 

@@ -1,4 +1,5 @@
 // The meaning of every kernel, one element at a time.
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -74,7 +75,8 @@ void scale(DType dtype, void* out, const void* in, std::size_t count, std::uint6
   with_type(dtype, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t i = 0; i < count; ++i) {
       T value = load_element<T>(in, i);
-      if constexpr (std::is_same_v<T, Float16>) value = narrow<T>(widen(value) * float16_scale_of(divisor));
+      if constexpr (is_scaled(dtype_of<T>))
+        value = narrow<T>(widen(value) * average_scale(sizeof(T), divisor));
       store_element(out, i, value);
     }
   });
@@ -85,8 +87,10 @@ void average(DType dtype, void* out, const void* left, const void* right, std::s
   with_type(dtype, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t i = 0; i < count; ++i) {
       const auto sum = add(widen(load_element<T>(left, i)), widen(load_element<T>(right, i)));
-      if constexpr (std::is_same_v<T, Float16>) {
-        store_element(out, i, narrow<T>(sum / (static_cast<float>(divisor) * float16_scale_of(divisor))));
+      if constexpr (is_scaled(dtype_of<T>)) {
+        float value = sum / (static_cast<float>(divisor) * average_scale(sizeof(T), divisor));
+        if (std::isfinite(value)) value = std::clamp(value, -kLargestAverage<T>, kLargestAverage<T>);
+        store_element(out, i, narrow<T>(value));
       } else if constexpr (is_complex(dtype_of<T>)) {
         store_element(out, i, sum / static_cast<typename T::value_type>(divisor));
       } else if constexpr (is_floating(dtype_of<T>)) {

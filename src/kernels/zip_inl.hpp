@@ -79,6 +79,19 @@ struct Average {
     return hn::Div(hn::Add(left, right), hn::Set(hn::DFromV<V>(), divisor));
   }
 };
+/// The same, of finite numbers at most `largest`.
+template <typename Lane>
+struct LimitedAverage {
+  Average<Lane> average;
+  Lane largest;
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    const hn::DFromV<V> d;
+    const auto value = average(left, right);
+    const auto limited = hn::Max(hn::Min(value, hn::Set(d, largest)), hn::Set(d, -largest));
+    return hn::IfThenElse(hn::Lt(hn::Abs(value), hn::Inf(d)), limited, value);
+  }
+};
 
 /// Scales the left operand; ignores the right one.
 struct Scale {
@@ -171,10 +184,16 @@ Function find_in(DType dtype, Find find) {
 
 /// The last step of an average.
 template <class Codec>
-Average<typename Codec::Lane> average_of(std::uint64_t divisor) {
-  auto lane = static_cast<typename Codec::Lane>(divisor);
-  if constexpr (Codec::kIsScaled) lane *= float16_scale_of(divisor);
-  return {lane};
+auto average_of(std::uint64_t divisor) {
+  using Lane = typename Codec::Lane;
+  auto lane = static_cast<Lane>(divisor);
+  if constexpr (Codec::kIsScaled) lane *= average_scale(sizeof(typename Codec::Stored), divisor);
+  const Average<Lane> average{lane};
+  if constexpr (Codec::kLargestAverage == 0) {
+    return average;
+  } else {
+    return LimitedAverage<Lane>{average, Codec::kLargestAverage};
+  }
 }
 
 template <class Codec>

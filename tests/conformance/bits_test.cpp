@@ -61,11 +61,11 @@ TEST_P(BitsOver, AreThoseOfTheSchedule) {
   }
 }
 
-/// The bits of every rank after a sum of 16-bit numbers, from the schedule of this variant.
+/// The bits of every rank after a sum of numbers of 8 or 16 bits, from the schedule of this variant.
 template <typename Number>
-std::vector<std::uint16_t> sixteen_bits(const algorithms::ConfiguredAlgorithm& variant,
-                                        const std::vector<std::vector<Number>>& inputs, DType element,
-                                        Number (*to_number)(float)) {
+std::vector<std::uint16_t> short_bits(const algorithms::ConfiguredAlgorithm& variant,
+                                      const std::vector<std::vector<Number>>& inputs, DType element,
+                                      Number (*to_number)(float)) {
   std::vector<std::vector<float>> numbers;
   for (const std::vector<Number>& input : inputs) {
     numbers.emplace_back();
@@ -82,7 +82,7 @@ std::vector<std::uint16_t> sixteen_bits(const algorithms::ConfiguredAlgorithm& v
 }
 
 template <typename Number>
-void expect_sixteen_bits(const char* transport, DType element, Number (*to_number)(float)) {
+void expect_short_bits(const char* transport, DType element, Number (*to_number)(float)) {
   for (const int size : {2, 5, 8}) {
     std::vector<std::vector<Number>> inputs(static_cast<std::size_t>(size));
     for (int rank = 0; rank < size; ++rank) {
@@ -92,7 +92,7 @@ void expect_sixteen_bits(const char* transport, DType element, Number (*to_numbe
     }
     std::map<std::string, std::vector<std::uint16_t>> expected;
     for (const algorithms::ConfiguredAlgorithm& variant : all_reduces(size)) {
-      expected[variant.name()] = sixteen_bits(variant, inputs, element, to_number);
+      expected[variant.name()] = short_bits(variant, inputs, element, to_number);
     }
     expect_ranks({.size = size, .transport = transport}, [&](Communicator& communicator) {
       const std::vector<Number>& mine = inputs[static_cast<std::size_t>(communicator.rank())];
@@ -107,9 +107,11 @@ void expect_sixteen_bits(const char* transport, DType element, Number (*to_numbe
   }
 }
 
-TEST_P(BitsOver, OfSixteenBitNumbersAreThoseOfTheSchedule) {
-  expect_sixteen_bits<BFloat16>(GetParam(), DType::bfloat16, to_bfloat16);
-  expect_sixteen_bits<Float16>(GetParam(), DType::float16, to_float16);
+TEST_P(BitsOver, OfShortNumbersAreThoseOfTheSchedule) {
+  expect_short_bits<BFloat16>(GetParam(), DType::bfloat16, to_bfloat16);
+  expect_short_bits<Float16>(GetParam(), DType::float16, to_float16);
+  expect_short_bits<Float8E4M3FN>(GetParam(), DType::float8_e4m3fn, to_float8_e4m3fn);
+  expect_short_bits<Float8E5M2>(GetParam(), DType::float8_e5m2, to_float8_e5m2);
 }
 
 #if defined(__SSE2__)

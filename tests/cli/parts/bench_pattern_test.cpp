@@ -25,7 +25,9 @@ bool holds_exactly(DType dtype, std::int64_t value) {
 TEST(BenchPattern, SumsAndTheirPartsAreExactUpTo64Ranks) {
   for (const DType dtype : kDTypes) {
     for (int ranks = 1; ranks <= 64; ++ranks) {
-      ASSERT_EQ(Pattern::limitation(dtype, ReduceOp::sum, ranks), "");
+      const bool is_exact = !is_floating(dtype) || ranks <= 1 << std::min(element_type(dtype).digits, 7);
+      ASSERT_EQ(Pattern::limitation(dtype, ReduceOp::sum, ranks).empty(), is_exact);
+      if (!is_exact) continue;
       const Pattern pattern(dtype, ReduceOp::sum, ranks);
       for (std::uint64_t i = 0; i < 40; ++i) {
         std::int64_t sum = 0;
@@ -46,6 +48,7 @@ TEST(BenchPattern, EveryResultFitsEveryType) {
     for (const ReduceOp op : test::kReduceOps) {
       if (op == ReduceOp::sum || !knows(dtype, op)) continue;
       for (const int ranks : {1, 2, 3, 5, 8, 33, 64}) {
+        if (!Pattern::limitation(dtype, op, ranks).empty()) continue;
         const Pattern pattern(dtype, op, ranks);
         for (std::uint64_t i = 0; i < 200; ++i) {
           ASSERT_TRUE(holds_exactly(dtype, pattern.reduced(i, i)))

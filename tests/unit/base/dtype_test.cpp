@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <vector>
 
 namespace kolo {
 namespace {
@@ -187,6 +188,74 @@ TEST(BFloat16, TiesGoToEvenAndTheRestToTheNearest) {
 TEST(BFloat16, NaNStaysNaN) {
   for (const std::uint32_t bits : {0x7F800001u, 0x7FFFFFFFu, 0xFF800001u, 0xFFFFFFFFu, 0x7FC00000u}) {
     EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::bit_cast<float>(bits))))) << std::hex << bits;
+  }
+}
+
+// Against all 256 numbers, of which the nearest is searched: slow, and independent of the bit arithmetic.
+template <typename Number>
+void expect_nearest(Number (*convert)(float), float largest, float above) {
+  std::vector<Number> finite;
+  for (int bits = 0; bits < 256; ++bits) {
+    const Number number{static_cast<std::uint8_t>(bits)};
+    const float value = to_float(number);
+    if (!std::isfinite(value)) continue;
+    EXPECT_EQ(convert(value).bits, bits);
+    EXPECT_LE(std::abs(value), largest);
+    finite.push_back(number);
+  }
+  const auto check = [&](float value) {
+    Number best = finite[0];
+    for (const Number number : finite) {
+      if (std::signbit(to_float(number)) != std::signbit(value)) continue;
+      const double off = std::abs(double{value} - double{to_float(number)});
+      const double least = std::abs(double{value} - double{to_float(best)});
+      if (std::signbit(to_float(best)) != std::signbit(value) || off < least ||
+          (off == least && number.bits % 2 == 0))
+        best = number;
+    }
+    const Number got = convert(value);
+    if (std::abs(value) < above) {
+      EXPECT_EQ(got.bits, best.bits) << value;
+    } else {
+      EXPECT_FALSE(std::isfinite(to_float(got))) << value;
+    }
+  };
+  for (const Number low : finite) {
+    for (const int up : {1, 2}) {  // the ties between neighbours, and beside them
+      const float tie =
+          to_float(low) + static_cast<float>(up) *
+                              (to_float(Number{static_cast<std::uint8_t>(low.bits + 1)}) - to_float(low)) / 2;
+      if (!std::isfinite(tie)) continue;
+      for (const float value : {tie, std::nextafter(tie, 0.0f), std::nextafter(tie, kInf)}) check(value);
+    }
+  }
+  std::mt19937 random(3);
+  for (int i = 0; i < 20'000; ++i) {
+    const auto bits = (static_cast<std::uint32_t>(random()) & 0x807FFFFF) | ((100 + i % 47) << 23);
+    check(std::bit_cast<float>(bits));
+  }
+  for (const float value : {above, std::nextafter(above, 0.0f), -above, 1e30f, kInf, -kInf}) check(value);
+}
+
+TEST(Float8, IsTheNearestNumber) {
+  expect_nearest(to_float8_e4m3fn, 448, std::nextafter(464.0f, kInf));
+  expect_nearest(to_float8_e5m2, 57344, 61440);
+}
+
+TEST(Float8, KnownValues) {
+  EXPECT_EQ(to_float8_e4m3fn(1).bits, 0x38);
+  EXPECT_EQ(to_float8_e4m3fn(-448).bits, 0xFE);
+  EXPECT_EQ(to_float8_e4m3fn(0x1p-9f).bits, 0x01);
+  EXPECT_EQ(to_float8_e5m2(1).bits, 0x3C);
+  EXPECT_EQ(to_float8_e5m2(0x1p-16f).bits, 0x01);
+  EXPECT_EQ(to_float8_e5m2(-1e9f).bits, 0xFC) << "infinity";
+  // e4m3fn has no infinity, and one NaN of each sign.
+  EXPECT_EQ(to_float8_e4m3fn(kInf).bits, 0x7F);
+  EXPECT_EQ(to_float8_e4m3fn(-1e9f).bits, 0xFF);
+  EXPECT_TRUE(std::isnan(to_float(Float8E4M3FN{0x7F})));
+  for (const float nan : {kNaN, std::bit_cast<float>(0x7F800001u), std::bit_cast<float>(0xFFFFFFFFu)}) {
+    EXPECT_TRUE(std::isnan(to_float(to_float8_e4m3fn(nan))));
+    EXPECT_TRUE(std::isnan(to_float(to_float8_e5m2(nan))));
   }
 }
 

@@ -110,22 +110,24 @@ TEST_P(Kernels, AverageAsTheReference) {
 }
 
 TEST_P(Kernels, ScaleAsTheReference) {
-  for (const std::uint64_t divisor : {1ull, 2ull, 3ull, 6ull, 100ull, ~0ull}) {
-    const auto kernel = [&](void* out, const void* in, const void*, std::size_t n) {
-      scale_function(DType::float16)(out, in, n, divisor);
-    };
-    const auto wanted = [&](void* out, const void* in, const void*, std::size_t n) {
-      reference::scale(DType::float16, out, in, n, divisor);
-    };
-    for (const std::size_t count : {0, 1, 17, 65, 1000}) {
-      for (const Form form : {Form::apart, Form::in_left})
-        check(DType::float16, count, {1, 2, 3}, form, kernel, wanted);
+  for (const DType dtype : {DType::float16, DType::float8_e4m3fn, DType::float8_e5m2}) {
+    for (const std::uint64_t divisor : {1ull, 2ull, 3ull, 6ull, 100ull, ~0ull}) {
+      const auto kernel = [&](void* out, const void* in, const void*, std::size_t n) {
+        scale_function(dtype)(out, in, n, divisor);
+      };
+      const auto wanted = [&](void* out, const void* in, const void*, std::size_t n) {
+        reference::scale(dtype, out, in, n, divisor);
+      };
+      for (const std::size_t count : {0, 1, 17, 65, 1000}) {
+        for (const Form form : {Form::apart, Form::in_left})
+          check(dtype, count, {1, 2, 3}, form, kernel, wanted);
+      }
     }
   }
 }
 
 TEST_P(Kernels, ReduceEveryPairOfBytes) {
-  for (const DType dtype : {DType::int8, DType::uint8}) {
+  for (const DType dtype : {DType::int8, DType::uint8, DType::float8_e4m3fn, DType::float8_e5m2}) {
     for (const ReduceOp op : kReduceOps) {
       Array left(65536, 0), right(65536, 0), out(65536, 0), expected(65536, 0);
       for (int i = 0; i < 65536; ++i) {

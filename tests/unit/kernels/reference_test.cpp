@@ -128,10 +128,13 @@ TEST(Reference, Float16IsScaledByAPowerOfTwo) {
 
 // Bound for any order of addition: rounding is monotonic, so no sum of k numbers exceeds `most[k]`, the
 // largest rounded sum of k largest numbers.
-TEST(Reference, NoSumOnTheWayToAnAverageOfFloat16IsInfinite) {
+template <typename T>
+void expect_no_overflow(T largest_number) {
+  const DType dtype = dtype_of<T>;
+  const float limit = to_float(largest_number);
   for (std::uint64_t ranks = 2; ranks <= 200; ++ranks) {
-    std::vector<Float16> most(ranks, to_float16(65504));
-    reference::scale(DType::float16, most.data(), most.data(), 2, ranks);
+    std::vector<T> most(ranks, largest_number);
+    reference::scale(dtype, most.data(), most.data(), 2, ranks);
     const auto largest = [&](std::uint64_t k) {
       std::uint64_t best = 1;
       for (std::uint64_t i = 1; i <= k / 2; ++i) {
@@ -142,12 +145,37 @@ TEST(Reference, NoSumOnTheWayToAnAverageOfFloat16IsInfinite) {
     };
     for (std::uint64_t k = 2; k < ranks; ++k) {
       const auto [left, right] = largest(k);
-      reference::reduce(DType::float16, ReduceOp::sum, &most[k], &left, &right, 1);
-      ASSERT_LE(to_float(most[k]), 65504) << k << " of " << ranks;
+      reference::reduce(dtype, ReduceOp::sum, &most[k], &left, &right, 1);
+      ASSERT_LE(to_float(most[k]), limit) << name_of(dtype) << ", " << k << " of " << ranks;
     }
     const auto [left, right] = largest(ranks);
-    EXPECT_LE(to_float(average<Float16>({left}, {right}, ranks)[0]), 65504) << ranks;
+    EXPECT_LE(to_float(average<T>({left}, {right}, ranks)[0]), limit) << name_of(dtype) << ", " << ranks;
   }
+}
+
+TEST(Reference, NoSumOnTheWayToAnAverageOverflows) {
+  expect_no_overflow(to_float16(65504));
+  expect_no_overflow(to_float8_e4m3fn(448));
+  expect_no_overflow(to_float8_e5m2(57344));
+}
+
+TEST(Reference, EightBitsAreComputedIn32AndRoundedOnce) {
+  const auto e4m3 = [](float value) { return to_float8_e4m3fn(value); };
+  // 16 + 1 lies between 16 and 18: the tie goes to the even mantissa; 18 + 1 goes up.
+  const auto sums =
+      reduce<Float8E4M3FN>(ReduceOp::sum, {e4m3(16), e4m3(18), e4m3(448), e4m3(448), e4m3(-448)},
+                           {e4m3(1), e4m3(1), e4m3(16), e4m3(18), e4m3(-448)});
+  EXPECT_EQ(to_float(sums[0]), 16);
+  EXPECT_EQ(to_float(sums[1]), 20);
+  EXPECT_EQ(to_float(sums[2]), 448);
+  EXPECT_TRUE(std::isnan(to_float(sums[3])));
+  EXPECT_TRUE(std::isnan(to_float(sums[4])));
+  EXPECT_EQ(to_float(average<Float8E4M3FN>({e4m3(448)}, {e4m3(448)}, 2)[0]), 448);
+
+  const auto e5m2 = [](float value) { return to_float8_e5m2(value); };
+  EXPECT_EQ(to_float(reduce<Float8E5M2>(ReduceOp::sum, {e5m2(8)}, {e5m2(1)})[0]), 8);
+  EXPECT_EQ(to_float(reduce<Float8E5M2>(ReduceOp::sum, {e5m2(57344)}, {e5m2(4096)})[0]), kInf);
+  EXPECT_EQ(to_float(reduce<Float8E5M2>(ReduceOp::sum, {e5m2(57344)}, {e5m2(3584)})[0]), 57344);
 }
 
 TEST(Reference, AveragesAreDividedOnce) {
