@@ -96,6 +96,15 @@ std::int64_t Pattern::reduced(std::uint64_t iteration, std::uint64_t index) cons
       case ReduceOp::max:
         result = std::max(result, next);
         break;
+      case ReduceOp::bit_and:
+        result &= next;
+        break;
+      case ReduceOp::bit_or:
+        result |= next;
+        break;
+      case ReduceOp::bit_xor:
+        result ^= next;
+        break;
       default:
         result += next;
     }

@@ -51,7 +51,16 @@ typedef enum kolo_dtype {
 
 /// How the ranks' contributions are combined, element by element; the average is their sum divided by the
 /// number of ranks.
-typedef enum kolo_op { KOLO_SUM = 0, KOLO_PRODUCT = 1, KOLO_MIN = 2, KOLO_MAX = 3, KOLO_AVERAGE = 4 } kolo_op;
+typedef enum kolo_op {
+  KOLO_SUM = 0,
+  KOLO_PRODUCT = 1,
+  KOLO_MIN = 2,
+  KOLO_MAX = 3,
+  KOLO_AVERAGE = 4,  ///< not of integers
+  KOLO_BIT_AND = 5,  ///< of integers and booleans, as the two that follow
+  KOLO_BIT_OR = 6,
+  KOLO_BIT_XOR = 7
+} kolo_op;
 
 /// A group of ranks. Thread-safe, as far as the order of calls stays the same on all ranks.
 typedef struct kolo_communicator kolo_communicator;

@@ -17,17 +17,21 @@ namespace kolo {
 /// Sets of kinds of numbers, for `KOLO_REDUCE_OPS`.
 inline constexpr unsigned kFloatingNumbers = 1u << static_cast<unsigned>(NumberKind::floating);
 inline constexpr unsigned kComplexNumbers = 1u << static_cast<unsigned>(NumberKind::complex);
-inline constexpr unsigned kAllNumbers = ~0u;  ///< all kinds
+inline constexpr unsigned kBitsAlone = ~(kFloatingNumbers | kComplexNumbers);  ///< integers and booleans
+inline constexpr unsigned kAllNumbers = ~0u;                                   ///< all kinds
 
 /// The built-in operations, a row each: enumerator, its name in kolo.h, the kinds of numbers that know it,
 /// why others do not.
-#define KOLO_REDUCE_OPS(ROW)                                       \
-  ROW(sum, SUM, kAllNumbers, "")                                   \
-  ROW(product, PRODUCT, kAllNumbers, "")                           \
-  ROW(min, MIN, ~kComplexNumbers, "complex numbers have no order") \
-  ROW(max, MAX, ~kComplexNumbers, "complex numbers have no order") \
-  ROW(average, AVERAGE, kFloatingNumbers | kComplexNumbers,        \
-      "sums of its numbers can wrap around: sum a wider type, and divide")
+#define KOLO_REDUCE_OPS(ROW)                                                         \
+  ROW(sum, SUM, kAllNumbers, "")                                                     \
+  ROW(product, PRODUCT, kAllNumbers, "")                                             \
+  ROW(min, MIN, ~kComplexNumbers, "complex numbers have no order")                   \
+  ROW(max, MAX, ~kComplexNumbers, "complex numbers have no order")                   \
+  ROW(average, AVERAGE, kFloatingNumbers | kComplexNumbers,                          \
+      "sums of its numbers can wrap around: sum a wider type, and divide")           \
+  ROW(bit_and, BIT_AND, kBitsAlone, "it combines the bits of integers and booleans") \
+  ROW(bit_or, BIT_OR, kBitsAlone, "it combines the bits of integers and booleans")   \
+  ROW(bit_xor, BIT_XOR, kBitsAlone, "it combines the bits of integers and booleans")
 
 /// How the ranks' contributions are combined, element by element; `average` is their sum divided by the
 /// number of ranks. `custom` is what Reduction::custom() makes; by itself it names no operation.

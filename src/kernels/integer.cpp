@@ -10,6 +10,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
+/// A kernel of bits, for elements of `kBytes`.
+template <std::size_t kBytes, class Op>
+void combine_bits(void* out, const void* left, const void* right, std::size_t count) {
+  reduce_parts<kBytes, reduce_with<PlainCodec<std::uint8_t>, Op>>(out, left, right, count);
+}
+
 template <typename T>
 ReduceFn pick_integer(ReduceOp op) {
   // Sums and products wrap, so signed and unsigned ones have the same bits.
@@ -23,6 +29,12 @@ ReduceFn pick_integer(ReduceOp op) {
       return reduce_with<PlainCodec<T>, Min>;
     case ReduceOp::max:
       return reduce_with<PlainCodec<T>, Max>;
+    case ReduceOp::bit_and:
+      return combine_bits<sizeof(T), And>;
+    case ReduceOp::bit_or:
+      return combine_bits<sizeof(T), Or>;
+    case ReduceOp::bit_xor:
+      return combine_bits<sizeof(T), Xor>;
     case ReduceOp::average:
     case ReduceOp::custom:
       break;
@@ -34,10 +46,14 @@ ReduceFn pick_boolean(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::max:
-      return reduce_with<PlainCodec<std::uint8_t>, Or>;
+    case ReduceOp::bit_or:
+      return combine_bits<1, Or>;
     case ReduceOp::product:
     case ReduceOp::min:
-      return reduce_with<PlainCodec<std::uint8_t>, And>;
+    case ReduceOp::bit_and:
+      return combine_bits<1, And>;
+    case ReduceOp::bit_xor:
+      return combine_bits<1, Xor>;
     case ReduceOp::average:
     case ReduceOp::custom:
       break;

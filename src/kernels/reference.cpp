@@ -43,19 +43,28 @@ bool is_nan(C value) {
 
 template <typename C>
 C combine(ReduceOp op, C left, C right) {
-  if (op == ReduceOp::product) return multiply(left, right);
-  if constexpr (!is_complex(dtype_of<C>)) {
-    switch (op) {
-      case ReduceOp::min:
-        return is_nan(left) || left < right ? left : right;
-      case ReduceOp::max:
-        return is_nan(left) || left > right ? left : right;
-      case ReduceOp::product:
-      case ReduceOp::sum:
-      case ReduceOp::average:
-      case ReduceOp::custom:
-        break;
-    }
+  switch (op) {
+    case ReduceOp::product:
+      return multiply(left, right);
+    case ReduceOp::min:
+      if constexpr (!is_complex(dtype_of<C>)) return is_nan(left) || left < right ? left : right;
+      break;
+    case ReduceOp::max:
+      if constexpr (!is_complex(dtype_of<C>)) return is_nan(left) || left > right ? left : right;
+      break;
+    case ReduceOp::bit_and:
+      if constexpr (std::is_integral_v<C>) return static_cast<C>(left & right);
+      break;
+    case ReduceOp::bit_or:
+      if constexpr (std::is_integral_v<C>) return static_cast<C>(left | right);
+      break;
+    case ReduceOp::bit_xor:
+      if constexpr (std::is_integral_v<C>) return static_cast<C>(left ^ right);
+      break;
+    case ReduceOp::sum:
+    case ReduceOp::average:
+    case ReduceOp::custom:
+      break;
   }
   return add(left, right);
 }

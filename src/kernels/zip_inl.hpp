@@ -70,6 +70,13 @@ struct Or {
   }
 };
 
+struct Xor {
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    return hn::Xor(left, right);
+  }
+};
+
 /// (left + right) / divisor.
 template <typename Lane>
 struct Average {
@@ -164,6 +171,9 @@ ReduceFn pick_reduction(ReduceOp op) {
       return reduce_with<Codec, Min>;
     case ReduceOp::max:
       return reduce_with<Codec, Max>;
+    case ReduceOp::bit_and:
+    case ReduceOp::bit_or:
+    case ReduceOp::bit_xor:
     case ReduceOp::custom:
       break;
   }

@@ -82,9 +82,14 @@ inline double contribution(int rank, std::uint64_t i, ReduceOp op) {
 }
 
 inline double reduced(int size, std::uint64_t i, ReduceOp op, DType dtype) {
-  double value = contribution(0, i, op);
+  const auto of = [&](int rank) {
+    const double number = contribution(rank, i, op);
+    return dtype == DType::boolean ? std::min(number, 1.0) : number;
+  };
+  double value = of(0);
   for (int r = 1; r < size; ++r) {
-    const double next = contribution(r, i, op);
+    const double next = of(r);
+    const auto a = static_cast<int>(value), b = static_cast<int>(next);
     switch (op) {
       case ReduceOp::sum:
       case ReduceOp::average:
@@ -98,6 +103,15 @@ inline double reduced(int size, std::uint64_t i, ReduceOp op, DType dtype) {
         break;
       case ReduceOp::max:
         value = std::max(value, next);
+        break;
+      case ReduceOp::bit_and:
+        value = a & b;
+        break;
+      case ReduceOp::bit_or:
+        value = a | b;
+        break;
+      case ReduceOp::bit_xor:
+        value = a ^ b;
         break;
       case ReduceOp::custom:
         throw std::logic_error("custom");

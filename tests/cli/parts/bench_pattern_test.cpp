@@ -122,6 +122,7 @@ TEST(BenchPattern, EveryWrongElementIsCounted) {
 
 TEST(BenchPattern, StaleForeignAndShiftedDataAreWrong) {
   for (const ReduceOp op : test::kReduceOps) {
+    if (!knows(DType::float32, op)) continue;
     Pattern pattern(DType::float32, op, 4);
     const std::uint64_t count = 1000;
     std::vector<float> result(count);

@@ -52,10 +52,18 @@ TEST(Reference, BooleansKnowOrAndAnd) {
     reference::reduce(DType::boolean, op, out, left, right, 4);
     return std::vector<bool>(out, out + 4);
   };
-  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max})
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::bit_or})
     EXPECT_EQ(all(op), (std::vector<bool>{false, true, true, true}));
-  for (const ReduceOp op : {ReduceOp::product, ReduceOp::min})
+  EXPECT_EQ(all(ReduceOp::bit_xor), (std::vector<bool>{false, true, true, false}));
+  for (const ReduceOp op : {ReduceOp::product, ReduceOp::min, ReduceOp::bit_and})
     EXPECT_EQ(all(op), (std::vector<bool>{false, false, false, true}));
+}
+
+TEST(Reference, Bits) {
+  EXPECT_EQ(reduce<std::int8_t>(ReduceOp::bit_and, {-4, 12}, {7, 10}), (Values<std::int8_t>{4, 8}));
+  EXPECT_EQ(reduce<std::uint32_t>(ReduceOp::bit_or, {0xF0000000, 12}, {7, 10}),
+            (Values<std::uint32_t>{0xF0000007, 14}));
+  EXPECT_EQ(reduce<std::int64_t>(ReduceOp::bit_xor, {-1, 12}, {7, 10}), (Values<std::int64_t>{-8, 6}));
 }
 
 TEST(Reference, ComplexNumbers) {
