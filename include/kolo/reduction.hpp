@@ -95,17 +95,33 @@ class Reduction {
     };
     return custom({std::move(name), combine_all, commutative, dtype_of<T>});
   }
+  /// The sum of contributions each of which is first multiplied by the factor of its rank. Ranks need not
+  /// have the same factor; one may call for a plain sum, whose factor is 1. Of floating and complex numbers;
+  /// types of 8 and 16 bits are multiplied in float32 and rounded. Costs a pass over the input and, where the
+  /// output is smaller than the input, memory for a copy of it.
+  [[nodiscard]] static Reduction premultiplied_sum(double factor);
 
-  /// The operation; `custom` for one made by custom().
+  /// The operation; `custom` for one made by custom(), `sum` for one made by premultiplied_sum().
   ReduceOp op() const noexcept { return op_; }
   /// Null for the built-in operations.
-  const CustomReduction* custom_reduction() const noexcept { return custom_.get(); }
+  const CustomReduction* custom_reduction() const noexcept {
+    return op_ == ReduceOp::custom ? static_cast<const CustomReduction*>(own_.get()) : nullptr;
+  }
+  /// The factor of a premultiplied sum; else null.
+  const double* factor() const noexcept {
+    return has_factor_ ? static_cast<const double*>(own_.get()) : nullptr;
+  }
+  /// Whether it holds memory or a function.
+  bool owns() const noexcept { return own_ != nullptr; }
   /// The name of the operation.
   std::string name() const;
 
  private:
+  friend Reduction sum_that_keeps(std::shared_ptr<const void> memory);
+
   ReduceOp op_;
-  std::shared_ptr<const CustomReduction> custom_;
+  bool has_factor_ = false;
+  std::shared_ptr<const void> own_;  // what it needs besides
 };
 
 }  // namespace kolo

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/names.hpp"
+#include "base/reduction.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo {
@@ -55,12 +56,27 @@ Reduction Reduction::custom(CustomReduction reduction) {
     throw InvalidArgument("custom reduction " + name + " has no combine function", {});
   }
   Reduction made(ReduceOp::custom);
-  made.custom_ = std::make_shared<const CustomReduction>(std::move(reduction));
+  made.own_ = std::make_shared<const CustomReduction>(std::move(reduction));
+  return made;
+}
+
+Reduction Reduction::premultiplied_sum(double factor) {
+  Reduction made(ReduceOp::sum);
+  made.has_factor_ = true;
+  made.own_ = std::make_shared<const double>(factor);
+  return made;
+}
+
+Reduction sum_that_keeps(std::shared_ptr<const void> memory) {
+  Reduction made(ReduceOp::sum);
+  made.own_ = std::move(memory);
   return made;
 }
 
 std::string Reduction::name() const {
-  return std::string(custom_ && !custom_->name.empty() ? std::string_view(custom_->name) : name_of(op_));
+  if (has_factor_) return "premultiplied_sum";
+  const CustomReduction* const custom = custom_reduction();
+  return custom != nullptr && !custom->name.empty() ? custom->name : std::string(name_of(op_));
 }
 
 }  // namespace kolo

@@ -1,9 +1,12 @@
 #include "comm/call.hpp"
 
+#include <memory>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "base/reduction.hpp"
+#include "kernels/kernels.hpp"
 #include "schedule/lengths.hpp"
 
 namespace kolo::comm {
@@ -137,6 +140,22 @@ Status check_all_to_all(Call& call, int rank, int size, CountSpan send_counts, C
 
 }  // namespace
 
+Unscaled place_scaled_input(Call& call) {
+  const double* const factor = call.reduction.factor();
+  if (factor == nullptr) return {};
+  const Unscaled unscaled{call.in.data, *factor};
+  call.in_place = call.out.count == call.in.count;
+  if (call.in_place) {
+    call.in = call.out;
+    call.reduction = ReduceOp::sum;
+  } else {
+    const auto memory = std::make_shared_for_overwrite<std::byte[]>(call.in.bytes());
+    call.in.data = memory.get();
+    call.reduction = sum_that_keeps(memory);
+  }
+  return unscaled;
+}
+
 void throw_inside_reduction(std::string_view call) {
   throw InvalidArgument(fmt::format("{}: a reduction of your own must not call kolo", call),
                         {.collective = std::string(call)});
@@ -195,6 +214,11 @@ Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_co
       custom != nullptr && custom->dtype.value_or(call.in.dtype) != call.in.dtype) {
     return wrong(call, fmt::format("the reduction {} is of {}, but `in` is {}", call.reduction.name(),
                                    name_of(*custom->dtype), name_of(call.in.dtype)));
+  }
+  if (call.reduction.factor() != nullptr && kernels::scale_function(call.in.dtype) == nullptr) {
+    return wrong(
+        call, fmt::format("there is no premultiplied_sum of {}: factors are for floating and complex numbers",
+                          name_of(call.in.dtype)));
   }
   if (Status s = check_wire(call); !s.ok()) return s;
   call.uneven = !counts.empty();

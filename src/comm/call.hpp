@@ -46,6 +46,16 @@ struct Call {
 /// user gave them.
 Status check(Call& call, int rank, int size, CountSpan counts = {}, CountSpan recv_counts = {});
 
+/// The input of a premultiplied sum.
+struct Unscaled {
+  const void* data = nullptr;  ///< null: the reduction is another
+  double factor = 1;
+};
+/// Makes a call of a premultiplied sum, which check() has passed, one of a sum of scaled contributions. Its
+/// input is then the output, if that has room for it, else memory that the reduction keeps: still to be
+/// written, as the last thing that can fail, from what is returned.
+Unscaled place_scaled_input(Call& call);
+
 [[noreturn]] void throw_inside_reduction(std::string_view call);
 /// Throws InvalidArgument inside a reduction of the caller's own. The engine that runs it makes no progress
 /// meanwhile, so a call would wait forever.

@@ -35,7 +35,7 @@ struct PreparedCall : std::enable_shared_from_this<PreparedCall> {
 /// Whether a plan runs on a scaled copy of the input, and so never in place. (Two ranks have no partial
 /// sums.)
 inline bool is_scaled_average(ReduceOp op, DType dtype, std::size_t ranks) {
-  return op == ReduceOp::average && ranks > 2 && kernels::scale_function(dtype) != nullptr;
+  return op == ReduceOp::average && ranks > 2 && kernels::is_scaled(dtype);
 }
 
 /// OperationSpec::source of a receive that takes the first message of its tag from any rank, and of an
@@ -116,7 +116,7 @@ class Operation {
   /// Gives back what an operation must not hold while it waits in the pool: memory that other operations
   /// need, and a custom reduction, which the caller expects to be destroyed.
   virtual void give_back_memory() {
-    if (spec_.reduction.custom_reduction() != nullptr) spec_.reduction = ReduceOp::sum;
+    if (spec_.reduction.owns()) spec_.reduction = ReduceOp::sum;
   }
 
  protected:

@@ -41,7 +41,7 @@ void ScheduleOperation::begin_plan() {
     scaled_input_ = executor_.memory().take(spec_.signature.count * size_of(spec_.dtype));
     memory_[0] = scaled_input_.memory.get();
     kernels::scale_function(spec_.dtype)(memory_[0], spec_.input, spec_.signature.count,
-                                         spec_.ranks().size());
+                                         kernels::average_scale(size_of(spec_.dtype), spec_.ranks().size()));
   }
   ready_.clear();
   for (std::uint32_t i = 0; i < count; ++i) {

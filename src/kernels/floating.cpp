@@ -49,6 +49,16 @@ AverageFn find_floating_average(DType dtype) {
   });
 }
 
+ScaleFn find_floating_scale(DType dtype) {
+  return find_in<Family::floating, ScaleFn>(dtype, []<typename T>(std::type_identity<T>) -> ScaleFn {
+    if constexpr (is_complex(dtype_of<T>)) {
+      return scale_with<PlainCodec<typename T::value_type>, 2>;
+    } else {
+      return scale_with<CodecOf<T>>;
+    }
+  });
+}
+
 }  // namespace kolo::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -57,9 +67,13 @@ namespace kolo::kernels {
 
 HWY_EXPORT(find_floating);
 HWY_EXPORT(find_floating_average);
+HWY_EXPORT(find_floating_scale);
 
 ReduceFn floating_reduction(DType dtype, ReduceOp op) {
   return HWY_DYNAMIC_DISPATCH(find_floating)(dtype, op);
+}
+ScaleFn floating_scale(DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(find_floating_scale)(dtype);
 }
 AverageFn floating_average(DType dtype) {
   return HWY_DYNAMIC_DISPATCH(find_floating_average)(dtype);

@@ -57,14 +57,14 @@ void fold_in_blocks(DType dtype, ReduceOp op, void* const* outs, std::size_t out
   alignas(64) std::byte scaled[kBlock];
   const ReduceFn reduce = reduce_function(dtype, op);
   const AverageFn average = average_function(dtype);
-  const ScaleFn scale = op == ReduceOp::average ? scale_function(dtype) : nullptr;
+  const ScaleFn scale = op == ReduceOp::average && is_scaled(dtype) ? scale_function(dtype) : nullptr;
   for (std::size_t done = 0; done < bytes; done += kBlock) {
     const std::size_t block = std::min(kBlock, bytes - done);
     const std::size_t count = block / size_of(dtype);
     const auto in = [&](std::size_t k, std::byte* place) -> const void* {
       const std::byte* const own = static_cast<const std::byte*>(ins[k]) + done;
       if (scale == nullptr) return own;
-      scale(place, own, count, divisor);
+      scale(place, own, count, average_scale(size_of(dtype), divisor));
       return place;
     };
     const void* left = in(0, sum);

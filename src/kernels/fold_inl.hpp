@@ -220,8 +220,8 @@ void fold_average(void* const* outs, std::size_t out_count, const void* const* i
   const auto last = average_of<Codec>(divisor);
   using Last = decltype(average_of<Codec>(divisor));
   if constexpr (Codec::kIsScaled) {
-    const Scale first{average_scale(sizeof(typename Codec::Stored), divisor)};
-    Fold<Codec, Sum, Last, Scale>(Sum(), last, first)({outs, out_count, ins, in_count, count});
+    const Scale<float> first{average_scale(sizeof(typename Codec::Stored), divisor)};
+    Fold<Codec, Sum, Last, Scale<float>>(Sum(), last, first)({outs, out_count, ins, in_count, count});
   } else {
     Fold<Codec, Sum, Last>(Sum(), last)({outs, out_count, ins, in_count, count});
   }

@@ -20,15 +20,9 @@ AverageFn find_half_average(DType dtype) {
       dtype, []<typename T>(std::type_identity<T>) { return average_with<CodecOf<T>>; });
 }
 
-template <class Codec>
-void scale_with(void* out, const void* in, std::size_t count, std::uint64_t divisor) {
-  zip<Codec>(out, in, in, count, Scale{average_scale(sizeof(typename Codec::Stored), divisor)});
-}
 ScaleFn find_half_scale(DType dtype) {
-  return find_in<Family::half, ScaleFn>(dtype, []<typename T>(std::type_identity<T>) -> ScaleFn {
-    if constexpr (CodecOf<T>::kIsScaled) return scale_with<CodecOf<T>>;
-    return nullptr;
-  });
+  return find_in<Family::half, ScaleFn>(
+      dtype, []<typename T>(std::type_identity<T>) { return scale_with<CodecOf<T>>; });
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE

@@ -17,7 +17,15 @@ ReduceFn reduce_function(DType dtype, ReduceOp op) {
 }
 
 ScaleFn scale_function(DType dtype) {
-  return half_scale(dtype);
+  switch (family_of(dtype)) {
+    case Family::floating:
+      return floating_scale(dtype);
+    case Family::half:
+      return half_scale(dtype);
+    case Family::integer:
+      break;
+  }
+  return nullptr;
 }
 
 AverageFn average_function(DType dtype) {

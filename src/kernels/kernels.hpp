@@ -1,6 +1,8 @@
 // Kernels: element-wise reductions over arrays, one per element type and operation.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,15 +19,26 @@ using ReduceFn = void (*)(void* out, const void* left, const void* right, std::s
 /// the sum. Null for ReduceOp::custom and for operations that the type does not know.
 ReduceFn reduce_function(DType dtype, ReduceOp op);
 
-/// out[i] = in[i] * scale: applied first to each contribution to an average among `divisor` ranks. `out` may
-/// be exactly `in`; no other overlap.
+/// out[i] = in[i] * factor, computed in the type of the elements; types of 8 and 16 bits are computed in
+/// float32 and rounded once. `out` may be exactly `in`; no other overlap.
+using ScaleFn = void (*)(void* out, const void* in, std::size_t count, double factor);
+/// Null for types that are neither floating nor complex.
+ScaleFn scale_function(DType dtype);
+
+/// Whether contributions to an average are first scaled by average_scale(ranks): where exponents are shorter
+/// than those of float32.
 ///
 /// The largest float16 is 65504 (float8: 448 and 57344), and partial sums of an average are float16 too. The
-/// scale is the largest power of two (at most 1) at which no sum of fewer than `divisor` contributions
+/// scale is the largest power of two (at most 1) at which no sum of fewer than `ranks` contributions
 /// overflows, in any order of addition. It changes only the bits of numbers that become subnormal.
-using ScaleFn = void (*)(void* out, const void* in, std::size_t count, std::uint64_t divisor);
-/// Null for all types except float16 and float8: contributions of other types are not scaled.
-ScaleFn scale_function(DType dtype);
+constexpr bool is_scaled(DType dtype) {
+  return is_floating(dtype) && 8 * static_cast<int>(size_of(dtype)) - element_type(dtype).digits < 8;
+}
+inline float average_scale(std::size_t element_bytes, std::uint64_t ranks) {
+  if (ranks <= 2) return 1.0f;
+  const int growth = element_bytes > 1 || ranks <= 8 ? 0 : ranks <= 900 ? 1 : 2;  // of float8, by rounding
+  return std::ldexp(1.0f, -growth - static_cast<int>(std::bit_width(ranks - 2)));
+}
 
 /// out[i] = (left[i] + right[i]) / (divisor * scale): the last step of an average of scaled contributions.
 /// Types of 8 and 16 bits add and divide in 32 bits and round once. The same aliasing as for ReduceFn;
@@ -72,8 +85,7 @@ const char* target_name();
 /// Plain loops with the same meaning; the kernels are tested against them.
 namespace reference {
 void reduce(DType dtype, ReduceOp op, void* out, const void* left, const void* right, std::size_t count);
-/// Copies if scale_function() is null.
-void scale(DType dtype, void* out, const void* in, std::size_t count, std::uint64_t divisor);
+void scale(DType dtype, void* out, const void* in, std::size_t count, double factor);
 void average(DType dtype, void* out, const void* left, const void* right, std::size_t count,
              std::uint64_t divisor);
 }  // namespace reference

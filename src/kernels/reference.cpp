@@ -1,6 +1,7 @@
 // The meaning of every kernel, one element at a time.
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <type_traits>
 
 #include "base/element.hpp"
@@ -80,13 +81,11 @@ void reduce(DType dtype, ReduceOp op, void* out, const void* left, const void* r
   });
 }
 
-void scale(DType dtype, void* out, const void* in, std::size_t count, std::uint64_t divisor) {
+void scale(DType dtype, void* out, const void* in, std::size_t count, double factor) {
   with_type(dtype, [&]<typename T>(std::type_identity<T>) {
+    using Real = decltype(std::real(widen(T())));
     for (std::size_t i = 0; i < count; ++i) {
-      T value = load_element<T>(in, i);
-      if constexpr (is_scaled(dtype_of<T>))
-        value = narrow<T>(widen(value) * average_scale(sizeof(T), divisor));
-      store_element(out, i, value);
+      store_element(out, i, narrow<T>(widen(load_element<T>(in, i)) * static_cast<Real>(factor)));
     }
   });
 }

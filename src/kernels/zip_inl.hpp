@@ -101,8 +101,9 @@ struct LimitedAverage {
 };
 
 /// Scales the left operand; ignores the right one.
+template <typename Lane>
 struct Scale {
-  float scale;
+  Lane scale;
   template <class V>
   HWY_INLINE V operator()(V left, V) const {
     return hn::Mul(left, hn::Set(hn::DFromV<V>(), scale));
@@ -209,6 +210,12 @@ auto average_of(std::uint64_t divisor) {
 template <class Codec>
 void average_with(void* out, const void* left, const void* right, std::size_t count, std::uint64_t divisor) {
   zip<Codec>(out, left, right, count, average_of<Codec>(divisor));
+}
+
+template <class Codec, std::size_t kParts = 1>
+void scale_with(void* out, const void* in, std::size_t count, double factor) {
+  using Lane = typename Codec::Lane;
+  zip<Codec>(out, in, in, kParts * count, Scale<Lane>{static_cast<Lane>(factor)});
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE

@@ -46,12 +46,13 @@ class Inputs {
   /// The result of the pairwise kernels.
   std::vector<std::uint8_t> chain(ReduceOp op, std::uint64_t divisor) const {
     const auto ins = pointers();
-    const bool is_scaled = op == ReduceOp::average && ins.size() > 1;
+    const bool scales = op == ReduceOp::average && is_scaled(dtype_) && ins.size() > 1;
     std::vector<std::uint8_t> sum(count_ * size_of(dtype_)), in(sum.size());
     const auto take = [&](std::vector<std::uint8_t>& to, std::size_t k) {
       if (to.empty()) return;
       std::memcpy(to.data(), ins[k], to.size());
-      if (is_scaled) reference::scale(dtype_, to.data(), to.data(), count_, divisor);
+      if (scales)
+        reference::scale(dtype_, to.data(), to.data(), count_, average_scale(size_of(dtype_), divisor));
     };
     take(sum, 0);
     for (std::size_t k = 1; k < ins.size(); ++k) {

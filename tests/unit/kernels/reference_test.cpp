@@ -123,7 +123,7 @@ TEST(Reference, Float16IsScaledByAPowerOfTwo) {
   const auto scaled = [](float value, std::uint64_t divisor) {
     const Float16 in = to_float16(value);
     Float16 out{};
-    reference::scale(DType::float16, &out, &in, 1, divisor);
+    reference::scale(DType::float16, &out, &in, 1, average_scale(2, divisor));
     return to_float(out);
   };
   EXPECT_EQ(scaled(3, 1), 3);
@@ -142,7 +142,7 @@ void expect_no_overflow(T largest_number) {
   const float limit = to_float(largest_number);
   for (std::uint64_t ranks = 2; ranks <= 200; ++ranks) {
     std::vector<T> most(ranks, largest_number);
-    reference::scale(dtype, most.data(), most.data(), 2, ranks);
+    reference::scale(dtype, most.data(), most.data(), 2, average_scale(sizeof(T), ranks));
     const auto largest = [&](std::uint64_t k) {
       std::uint64_t best = 1;
       for (std::uint64_t i = 1; i <= k / 2; ++i) {
