@@ -176,10 +176,15 @@ void register_all() {
     add(name + "/in_place", reduce_arrays, dtype, ReduceOp::sum, true, 0);
   }
   add("sum/float32/misaligned", reduce_arrays, DType::float32, ReduceOp::sum, false, 4);
-  add("sum/float16", reduce_arrays, DType::float16, ReduceOp::sum, false, 0);
+  for (const DType dtype :
+       {DType::float16, DType::float8_e4m3fn, DType::float8_e5m2, DType::boolean, DType::complex64}) {
+    add("sum/" + std::string(name_of(dtype)), reduce_arrays, dtype, ReduceOp::sum, false, 0);
+  }
+  add("product/complex64", reduce_arrays, DType::complex64, ReduceOp::product, false, 0);
+  add("bit_xor/int32", reduce_arrays, DType::int32, ReduceOp::bit_xor, false, 0);
   add("max/float32", reduce_arrays, DType::float32, ReduceOp::max, false, 0);
   add("product/int8", reduce_arrays, DType::int8, ReduceOp::product, false, 0);
-  for (const DType dtype : {DType::float32, DType::bfloat16, DType::int8}) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
     add("average/" + std::string(name_of(dtype)), average_arrays, dtype);
   }
   register_folds();
