@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "base/element.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "evaluation/evaluate.hpp"
@@ -34,8 +35,9 @@ constexpr const char* kPrecisionFooter = R"(Examples:
   kolo precision ring --type bfloat16 --json   arrays of bfloat16
 
 Computed from the schedules that run, without a network: a real all_reduce gives
-the same bits. u is the unit roundoff: 2^-24 of float32, 2^-11 of float16, 2^-8
-of bfloat16, in arrays or on the wire. S is the sum of the magnitudes, sum |x|.
+the same bits. u is the unit roundoff, in arrays or on the wire: 2^-24 of
+float32, 2^-11 of float16, 2^-8 of bfloat16, 2^-4 and 2^-3 of float8 e4m3fn and
+e5m2. S is the sum of the magnitudes, sum |x|.
 
   roundings           the most between a contribution and the result: so many
                       u S are the bound on the error
@@ -151,6 +153,10 @@ std::vector<algorithms::ConfiguredAlgorithm> algorithms_of(const std::vector<std
 evaluation::Arithmetic arithmetic_of(const PrecisionArguments& arguments) {
   evaluation::Arithmetic arithmetic;
   parse_dtype(arguments.type, arithmetic.element);
+  float large = kLarge;
+  round_to(arithmetic.element, {&large, 1});
+  if (large != kLarge && (arguments.data == "one_large" || arguments.data == "cancelling"))
+    cli::refuse("--data {}: {} is no {}", arguments.data, kLarge, arguments.type);
   parse_wire(arguments.wire, arithmetic.wire);
   if (arithmetic.element != DType::float32 && arithmetic.wire != Wire::native)
     cli::refuse("--wire {}: wire formats are for float32, not {}", arguments.wire, arguments.type);

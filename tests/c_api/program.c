@@ -122,7 +122,9 @@ static void errors(void) {
   CHECK(strstr(kolo_error_message(), "communicator is null") != NULL);
   CHECK(kolo_all_reduce(group, NULL, NULL, 1, KOLO_FLOAT32, KOLO_SUM, NULL) == KOLO_INVALID_ARGUMENT);
   CHECK(kolo_all_reduce(group, &value, &value, 1, (kolo_dtype)99, KOLO_SUM, NULL) == KOLO_INVALID_ARGUMENT);
-  CHECK(kolo_all_reduce(group, &value, &value, 1, KOLO_FLOAT32, (kolo_op)5, NULL) == KOLO_INVALID_ARGUMENT);
+  CHECK(kolo_all_reduce(group, &value, &value, 1, KOLO_FLOAT32, (kolo_op)99, NULL) == KOLO_INVALID_ARGUMENT);
+  CHECK(kolo_all_reduce(group, &value, &value, 1, KOLO_FLOAT32, KOLO_BIT_AND, NULL) == KOLO_INVALID_ARGUMENT);
+  CHECK(strstr(kolo_error_message(), "bit_and of float32") != NULL);
   CHECK(kolo_broadcast(group, &value, 1, KOLO_FLOAT32, ranks, NULL) == KOLO_INVALID_ARGUMENT);
   CHECK(kolo_split(group, 0, 0, NULL) == KOLO_INVALID_ARGUMENT);
   CHECK(kolo_rank(NULL) == -1 && kolo_size(NULL) == -1 && kolo_wait(NULL) == KOLO_OK);
