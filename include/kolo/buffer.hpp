@@ -1,4 +1,4 @@
-// Buffer and ConstBuffer: typed memory that a collective writes or reads.
+// Buffer and ConstBuffer: typed memory that a collective writes or reads, and the device that it is on.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,23 @@ template <typename R>
 concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
     Element<std::remove_cv_t<std::ranges::range_value_t<R>>>;
 
+/// What kind of device memory is on.
+enum class DeviceKind : std::uint8_t { host, cuda };
+
+/// The host's memory, or that of one device: {DeviceKind::cuda, 1} is the second GPU.
+struct Device {
+  DeviceKind kind = DeviceKind::host;  ///< `index` counts devices of this kind
+  std::int16_t index = 0;              ///< from 0; the host's is 0
+
+  /// Whether both are one device.
+  bool operator==(const Device&) const = default;
+};
+
+/// A temporary that keeps its memory itself.
+template <typename R>
+concept OwningTemporary =
+    !std::is_lvalue_reference_v<R> && ElementRange<R> && !std::ranges::borrowed_range<R>;
+
 /// `count` elements of `dtype` at `data`, which kolo may write. Does not own the memory. `data` may be null
 /// only when `count` is 0. Converts implicitly from vectors, arrays and spans of element types. A temporary
 /// that owns its memory does not convert: it would be gone before the result can be read.
@@ -22,10 +39,12 @@ struct Buffer {
   void* data = nullptr;        ///< the first element
   std::uint64_t count = 0;     ///< elements, not bytes
   DType dtype = DType::uint8;  ///< type of each element
+  Device device = {};          ///< where the memory is; calls refuse what this build cannot serve
 
   Buffer() = default;
   /// Memory whose element type is known at run time.
-  Buffer(void* data_, std::uint64_t count_, DType dtype_) : data(data_), count(count_), dtype(dtype_) {}
+  Buffer(void* data_, std::uint64_t count_, DType dtype_, Device device_ = {})
+      : data(data_), count(count_), dtype(dtype_), device(device_) {}
   /// The elements of a vector, array or span.
   template <ElementRange R>
   requires(std::ranges::borrowed_range<R> &&
@@ -35,9 +54,8 @@ struct Buffer {
         count(std::ranges::size(range)),
         dtype(dtype_of<std::ranges::range_value_t<R>>) {}
   /// A temporary container: give it a name that lives until the call is done.
-  template <ElementRange R>
-  requires(!std::ranges::borrowed_range<R>) Buffer(R&&)
-  = delete;
+  template <OwningTemporary R>
+  Buffer(R&&) = delete;
 
   /// Length of the memory in bytes.
   std::uint64_t bytes() const noexcept { return count * size_of(dtype); }
@@ -48,14 +66,15 @@ struct ConstBuffer {
   const void* data = nullptr;  ///< the first element
   std::uint64_t count = 0;     ///< elements, not bytes
   DType dtype = DType::uint8;  ///< type of each element
+  Device device = {};          ///< where the memory is; calls refuse what this build cannot serve
 
   ConstBuffer() = default;
   /// Memory whose element type is known at run time.
-  ConstBuffer(const void* data_, std::uint64_t count_, DType dtype_)
-      : data(data_), count(count_), dtype(dtype_) {}
+  ConstBuffer(const void* data_, std::uint64_t count_, DType dtype_, Device device_ = {})
+      : data(data_), count(count_), dtype(dtype_), device(device_) {}
   /// The same memory, to be read.
   ConstBuffer(const Buffer& buffer)  // NOLINT: implicit on purpose
-      : data(buffer.data), count(buffer.count), dtype(buffer.dtype) {}
+      : data(buffer.data), count(buffer.count), dtype(buffer.dtype), device(buffer.device) {}
   /// The elements of a vector, array or span; of a temporary one until the end of the statement.
   template <ElementRange R>
   ConstBuffer(const R& range)  // NOLINT: implicit on purpose
@@ -74,9 +93,10 @@ struct BorrowedConstBuffer : ConstBuffer {
   /// The same memory.
   BorrowedConstBuffer(const ConstBuffer& buffer) : ConstBuffer(buffer) {}  // NOLINT: implicit on purpose
   /// A temporary container: as of a Buffer.
-  template <ElementRange R>
-  requires(!std::ranges::borrowed_range<R>) BorrowedConstBuffer(R&&)
-  = delete;
+  template <OwningTemporary R>
+  BorrowedConstBuffer(R&&) = delete;
 };
+
+static_assert(sizeof(Buffer) == 24 && sizeof(BorrowedConstBuffer) == 24);
 
 }  // namespace kolo

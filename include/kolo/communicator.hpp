@@ -55,6 +55,9 @@ struct CallOptions {
   /// purposes get a MismatchError with both, as if their counts differed. Empty: any.
   Name label{};
   std::uint32_t label_number = 0;
+  /// For buffers on a device: the stream (cudaStream_t) whose earlier work the call waits for before it uses
+  /// them. Null: the device's default stream. Calls on the host's memory take only null.
+  void* stream = nullptr;
 };
 
 /// What went over the links of one rank, in payload bytes of collectives, sends and receives (no headers, no

@@ -55,17 +55,6 @@ Status expect(const Call& call, const char* name, std::uint64_t has, std::uint64
   return wrong(call, fmt::format("`{}` has {} elements, but {} are needed", name, has, needs));
 }
 
-Status check_memory(const Call& call, const char* name, const void* data, std::uint64_t count, DType dtype) {
-  if (static_cast<int>(dtype) >= kDTypeCount)
-    return wrong(call, fmt::format("`{}` has no known element type", name));
-  if (data == nullptr && count > 0)
-    return wrong(call, fmt::format("`{}` is null but has {} elements", name, count));
-  if (count > kMostElements) {
-    return wrong(call, fmt::format("`{}` has {} elements, more than memory can hold", name, count));
-  }
-  return {};
-}
-
 /// Finds out whether the two buffers are the same memory at the place where the collective may run in place
 /// (`in_skip` elements into `in`, `out_skip` into `out`); any other overlap is wrong.
 Status check_overlap(Call& call, std::uint64_t in_skip, std::uint64_t out_skip) {
@@ -156,6 +145,18 @@ Unscaled place_scaled_input(Call& call) {
   return unscaled;
 }
 
+std::string why_not_usable(const char* name, const ConstBuffer& buffer) {
+  if (static_cast<int>(buffer.dtype) >= kDTypeCount)
+    return fmt::format("`{}` has no known element type", name);
+  if (buffer.data == nullptr && buffer.count > 0)
+    return fmt::format("`{}` is null but has {} elements", name, buffer.count);
+  if (buffer.count > kMostElements)
+    return fmt::format("`{}` has {} elements, more than memory can hold", name, buffer.count);
+  if (buffer.device.kind != DeviceKind::cuda) return fmt::format("`{}` is on no known kind of device", name);
+  return fmt::format("`{}` is in the memory of cuda:{}, which this build cannot serve", name,
+                     buffer.device.index);
+}
+
 void throw_inside_reduction(std::string_view call) {
   throw InvalidArgument(fmt::format("{}: a reduction of your own must not call kolo", call),
                         {.collective = std::string(call)});
@@ -196,13 +197,10 @@ Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_co
                            ? "`custom` is no operation by itself: pass what Reduction::custom() returns"
                            : "the reduction has no known operation");
   }
-  if (uses_in) {
-    if (Status s = check_memory(call, "in", call.in.data, call.in.count, call.in.dtype); !s.ok()) return s;
-  }
-  if (uses_out) {
-    if (Status s = check_memory(call, "out", call.out.data, call.out.count, call.out.dtype); !s.ok())
-      return s;
-  }
+  if (uses_in && !is_usable(call.in)) return wrong(call, why_not_usable("in", call.in));
+  if (uses_out && !is_usable(call.out)) return wrong(call, why_not_usable("out", call.out));
+  if (call.options->stream != nullptr)
+    return wrong(call, "`stream` orders calls on a device's memory, and the buffers are in the host's");
   if (uses_in && uses_out && call.in.dtype != call.out.dtype) {
     return wrong(call,
                  fmt::format("`in` is {} but `out` is {}", name_of(call.in.dtype), name_of(call.out.dtype)));

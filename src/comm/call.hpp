@@ -56,6 +56,14 @@ struct Unscaled {
 /// written, as the last thing that can fail, from what is returned.
 Unscaled place_scaled_input(Call& call);
 
+/// Whether calls may use this memory: the place where a call on a device's memory is told from all others.
+inline bool is_usable(const ConstBuffer& buffer) {
+  return static_cast<int>(buffer.dtype) < kDTypeCount && (buffer.data != nullptr || buffer.count == 0) &&
+         buffer.count <= kMostElements && buffer.device == Device();
+}
+/// What is wrong with the argument of that name, which is not usable.
+std::string why_not_usable(const char* name, const ConstBuffer& buffer);
+
 [[noreturn]] void throw_inside_reduction(std::string_view call);
 /// Throws InvalidArgument inside a reduction of the caller's own. The engine that runs it makes no progress
 /// meanwhile, so a call would wait forever.

@@ -248,27 +248,22 @@ void Communicator::barrier(const CallOptions& options) {
 }
 
 Work Communicator::send_async(BorrowedConstBuffer data, int peer, int tag) {
-  return state().start_message(State::Message::send, const_cast<void*>(data.data), data.count, data.dtype,
-                               peer, tag, false);
+  return state().start_message(State::Message::send, data, peer, tag, false);
 }
 void Communicator::send(ConstBuffer data, int peer, int tag) {
-  state()
-      .start_message(State::Message::send, const_cast<void*>(data.data), data.count, data.dtype, peer, tag,
-                     true)
-      .wait();
+  state().start_message(State::Message::send, data, peer, tag, true).wait();
 }
 Work Communicator::recv_async(Buffer data, int peer, int tag) {
-  return state().start_message(State::Message::recv, data.data, data.count, data.dtype, peer, tag, false);
+  return state().start_message(State::Message::recv, data, peer, tag, false);
 }
 void Communicator::recv(Buffer data, int peer, int tag) {
-  state().start_message(State::Message::recv, data.data, data.count, data.dtype, peer, tag, true).wait();
+  state().start_message(State::Message::recv, data, peer, tag, true).wait();
 }
 Work Communicator::recv_any_async(Buffer data, int tag) {
-  return state().start_message(State::Message::recv_any, data.data, data.count, data.dtype, 0, tag, false);
+  return state().start_message(State::Message::recv_any, data, 0, tag, false);
 }
 int Communicator::recv_any(Buffer data, int tag) {
-  const Work work =
-      state().start_message(State::Message::recv_any, data.data, data.count, data.dtype, 0, tag, true);
+  const Work work = state().start_message(State::Message::recv_any, data, 0, tag, true);
   work.wait();
   return work.source();
 }

@@ -302,8 +302,7 @@ Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan
   });
 }
 
-Work Communicator::State::start_message(Message kind, void* data, std::uint64_t count, DType dtype, int peer,
-                                        int tag, bool waits_now) {
+Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now) {
   const bool sends = kind == Message::send;
   const bool is_from_any = kind == Message::recv_any;
   const char* name = is_from_any ? "recv_any" : sends ? "send" : "recv";
@@ -314,20 +313,17 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
   if (!is_from_any && (peer < 0 || peer >= size))
     wrong(fmt::format("peer {} is not a rank of this communicator of {}", peer, size));
   if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
-  if (static_cast<int>(dtype) >= kDTypeCount) wrong("`data` has no known element type");
-  if (data == nullptr && count > 0) wrong(fmt::format("`data` is null but has {} elements", count));
-  if (count > comm::kMostElements)
-    wrong(fmt::format("`data` has {} elements, more than memory can hold", count));
+  if (!comm::is_usable(data)) wrong(comm::why_not_usable("data", data));
   const std::uint64_t segment_bytes = config().segment_bytes;
   engine::OperationSpec spec;
   spec.collective = schedule::Collective::send_recv;
-  spec.input = data;
-  spec.output = data;
-  spec.dtype = dtype;
+  spec.input = data.data;
+  spec.output = const_cast<void*>(data.data);
+  spec.dtype = data.dtype;
   spec.group = group;
   spec.signature.collective = static_cast<std::uint8_t>(schedule::Collective::send_recv);
-  spec.signature.dtype = static_cast<std::uint8_t>(dtype);
-  spec.signature.count = count;
+  spec.signature.dtype = static_cast<std::uint8_t>(data.dtype);
+  spec.signature.count = data.count;
   spec.signature.details = segment_bytes;
   if (!sends) spec.source = is_from_any ? engine::kAnySource : peer;
   // A receive from any rank has the same plan as one from a named rank. The engine finds its source.
@@ -335,20 +331,20 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
   comm::PlanCache::Key key{.collective = schedule::Collective::send_recv,
                            .algorithm = {},
                            .root = sends ? peer : -1 - planned_peer,
-                           .element_bytes = size_of(dtype),
+                           .element_bytes = size_of(data.dtype),
                            .segment_bytes = segment_bytes,
                            .wire = Wire::native,
                            .in_place = false,
                            .rank_order = false,
                            .custom = {},
-                           .count = count,
+                           .count = data.count,
                            .in_parts = {},
                            .out_parts = {}};
   const auto make = [&] {
     engine::Shape shape;
-    shape.element_bytes = size_of(dtype);
+    shape.element_bytes = size_of(data.dtype);
     shape.segment_bytes = segment_bytes;
-    shape.input_parts = shape.output_parts = {count};
+    shape.input_parts = shape.output_parts = {data.count};
     auto prepared = std::make_shared<engine::PreparedCall>();
     prepared->plan = engine::make_plan(
         sends ? schedule::make_send(rank, size, peer) : schedule::make_recv(rank, size, planned_peer), shape);

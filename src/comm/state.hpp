@@ -91,8 +91,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   Work start(comm::Call call, bool waits_now, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {});
   enum class Message { send, recv, recv_any };
   /// `peer`: ignored for recv_any.
-  Work start_message(Message kind, void* data, std::uint64_t count, DType dtype, int peer, int tag,
-                     bool waits_now);
+  Work start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now);
 };
 
 }  // namespace kolo

@@ -82,6 +82,10 @@ void Work::wait() const {
   if (operation_ != nullptr) outcome(*operation_).throw_if_error();
 }
 
+void Work::order(void* /*stream*/) const {
+  wait();  // no call has buffers elsewhere: comm::is_usable()
+}
+
 bool Work::wait(std::chrono::nanoseconds timeout) const {
   if (!wait_until(operation_, Deadline::after(timeout))) return false;
   if (operation_ != nullptr) outcome(*operation_).throw_if_error();

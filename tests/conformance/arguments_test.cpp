@@ -87,6 +87,31 @@ TEST_P(ArgumentsOver, AReductionOfOneTypeTakesNoOther) {
   });
 }
 
+TEST_P(ArgumentsOver, MemoryOfADeviceThatIsNotServedIsRefusedByName) {
+  expect_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
+    std::vector<float> memory(2, 1.0f);
+    const Buffer away(memory.data(), 2, DType::float32, {DeviceKind::cuda, 1});
+    const auto refused = [&](const std::string& call, const std::string& argument,
+                             const std::function<void()>& start) {
+      expect_refused(c, {call + ": `" + argument + "`", "in the memory of cuda:1"}, start);
+    };
+    refused("all_reduce", "in", [&] { c.all_reduce(away); });
+    refused("all_reduce", "out", [&] { c.all_reduce(memory, away); });
+    refused("all_gather", "in", [&] { (void)c.all_gather_async(away, memory); });
+    refused("broadcast", "out", [&] { c.broadcast(away, 0); });
+    refused("send", "data", [&] { c.send(away, 1 - c.rank()); });
+    refused("recv", "data", [&] { c.recv(away, 1 - c.rank()); });
+    refused("recv_any", "data", [&] { c.recv_any(away); });
+    const Buffer nowhere(memory.data(), 2, DType::float32, {static_cast<DeviceKind>(9), 0});
+    expect_refused(c, {"all_reduce: `in`", "no known kind of device"}, [&] { c.all_reduce(nowhere); });
+    expect_refused(c, {"all_reduce: `stream`"},
+                   [&] { c.all_reduce(memory, ReduceOp::sum, {.stream = memory.data()}); });
+    const Work work = c.all_reduce_async(memory);
+    work.order(nullptr);
+    require(work.done() && memory[0] == 2.0f, "the result is not there after order()");
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Conformance, ArgumentsOver, kTransports, kTransportNames);
 
 }  // namespace

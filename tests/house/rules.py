@@ -64,6 +64,7 @@ PUBLIC_API = {
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 ROOM = re.compile(r"^kolo_room\(([^)]*)\)", re.MULTILINE)
+CUDA = re.compile(r"^(cuda|cu(blas|dnn|fft|rand|solver|sparse)|nccl)\w*(\.|/)|^(ATen|c10|torch)/.*cuda")
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 LITERAL = re.compile(r'"(KOLO_[A-Z0-9_]+)')
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
@@ -167,6 +168,12 @@ def check_torch(root):
                 problems.append(f"{path.relative_to(root)}:{line}: {header}: libtorch belongs in train/ alone, and not in "
                                 f"{'/'.join(WITHOUT_TORCH)}")
     return problems
+
+
+def check_cuda(root):
+    """No source includes a header of CUDA or NCCL: src/device loads both libraries by declarations of its own."""
+    return [f"{path.relative_to(root)}:{line}: {header}: a header of CUDA"
+            for path in sources(root, *SOURCE_FOLDERS[:-1]) for line, _, header in includes(path) if CUDA.match(header)]
 
 
 def check_environment_reads(root):
@@ -298,6 +305,7 @@ RULES = {
     "includes": check_includes,
     "public_headers": check_public_headers,
     "torch": check_torch,
+    "cuda": check_cuda,
     "environment_reads": check_environment_reads,
     "environment_page": check_environment_page,
     "file_lengths": check_file_lengths,

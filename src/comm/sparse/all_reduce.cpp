@@ -29,9 +29,7 @@ constexpr const char* kName = "all_reduce_sparse";
 
 void check(std::uint64_t length, std::span<const std::uint64_t> indices, const ConstBuffer& values,
            std::uint64_t width) {
-  if (static_cast<int>(values.dtype) >= kDTypeCount) refuse("`values` has no known element type");
-  if (values.data == nullptr && values.count > 0)
-    refuse(fmt::format("`values` is null but has {} elements", values.count));
+  if (!comm::is_usable(values)) refuse(comm::why_not_usable("values", values));
   if (width == 0) refuse("a width of 0 elements");
   if (length > comm::kMostElements / width) {
     refuse(fmt::format("length {}{} is more than memory can hold", length,

@@ -64,6 +64,15 @@ TEST(Buffer, HasTheElementsOfItsRange) {
   EXPECT_EQ(read.bytes(), 12u);
 }
 
+TEST(Buffer, KeepsItsDevice) {
+  EXPECT_EQ(Buffer().device, Device());
+  EXPECT_EQ(Device().kind, DeviceKind::host);
+  Floats floats(6);
+  const ConstBuffer read = Buffer(floats.data(), 6, DType::float32, {DeviceKind::cuda, 1});
+  EXPECT_EQ(read.device, (Device{DeviceKind::cuda, 1}));
+  EXPECT_EQ(BorrowedConstBuffer(read).device, read.device);
+}
+
 static_assert(!std::is_convertible_v<const char*, Counts> && !std::is_convertible_v<std::string, Counts>);
 static_assert(!std::is_convertible_v<std::vector<bool>, Counts> && !std::is_convertible_v<Floats, Counts>);
 
