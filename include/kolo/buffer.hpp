@@ -1,6 +1,7 @@
 // Buffer and ConstBuffer: typed memory that a collective writes or reads, and the device that it is on.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <ranges>
@@ -27,10 +28,23 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
+struct Buffer;
+
+/// How a type that is no range becomes a Buffer: specialize it with `static Buffer of(const T&)`, in which
+/// the buffer is of memory that the T keeps. `kolo/train/tensor.hpp` does so for libtorch's tensors.
+template <typename T>
+struct BufferTraits;
+
+/// A type for which BufferTraits is specialized, const or not.
+template <typename T>
+concept HasBuffer = requires(const std::remove_reference_t<T>& value) {
+  { BufferTraits<std::remove_cvref_t<T>>::of(value) } -> std::same_as<Buffer>;
+};
+
 /// A temporary that keeps its memory itself.
 template <typename R>
 concept OwningTemporary =
-    !std::is_lvalue_reference_v<R> && ElementRange<R> && !std::ranges::borrowed_range<R>;
+    !std::is_lvalue_reference_v<R> && (HasBuffer<R> || (ElementRange<R> && !std::ranges::borrowed_range<R>));
 
 /// `count` elements of `dtype` at `data`, which kolo may write. Does not own the memory. `data` may be null
 /// only when `count` is 0. Converts implicitly from vectors, arrays and spans of element types. A temporary
@@ -53,6 +67,10 @@ struct Buffer {
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
         dtype(dtype_of<std::ranges::range_value_t<R>>) {}
+  /// The memory of a tensor, or of what else BufferTraits know.
+  template <HasBuffer T>
+  Buffer(T& value)
+      : Buffer(BufferTraits<std::remove_const_t<T>>::of(value)) {}  // NOLINT: implicit on purpose
   /// A temporary container: give it a name that lives until the call is done.
   template <OwningTemporary R>
   Buffer(R&&) = delete;
@@ -81,6 +99,9 @@ struct ConstBuffer {
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
         dtype(dtype_of<std::remove_cv_t<std::ranges::range_value_t<R>>>) {}
+  /// The memory of a tensor, or of what else BufferTraits know; as of a range.
+  template <HasBuffer T>
+  ConstBuffer(const T& value) : ConstBuffer(BufferTraits<T>::of(value)) {}  // NOLINT: implicit on purpose
 
   /// Length of the memory in bytes.
   std::uint64_t bytes() const noexcept { return count * size_of(dtype); }

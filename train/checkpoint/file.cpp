@@ -17,6 +17,7 @@
 #include <stdexcept>
 
 #include "checkpoint/archive_check.hpp"
+#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {
@@ -98,7 +99,7 @@ void write_checkpoint(const std::string& path, const CheckpointFile& file) try {
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   File(folder.string(), O_RDONLY | O_DIRECTORY).sync();
 } catch (const std::exception& error) {
-  throw std::runtime_error(path + ": " + error.what());
+  throw Error(path + ": " + error.what(), {});
 }
 
 CheckpointFile read_checkpoint(const std::string& path) try {
@@ -119,9 +120,9 @@ CheckpointFile read_checkpoint(const std::string& path) try {
     file.ranks.push_back(bytes_of(archive, "rank" + std::to_string(r)));
   return file;
 } catch (const c10::Error& error) {
-  throw std::runtime_error(path + ": " + error.what_without_backtrace());
+  throw Error(path + ": " + error.what_without_backtrace(), {});
 } catch (const std::exception& error) {
-  throw std::runtime_error(path + ": " + error.what());
+  throw Error(path + ": " + error.what(), {});
 }
 
 }  // namespace kolo::train

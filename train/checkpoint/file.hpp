@@ -13,10 +13,10 @@ struct CheckpointFile {
   std::vector<std::string> ranks;  ///< an archive of each rank
 };
 
-/// Throws std::runtime_error, with the path, for what cannot be written. A file that was there is there still
+/// Throws Error, with the path, for what cannot be written. A file that was there is there still
 /// then, and nothing of the new one.
 void write_checkpoint(const std::string& path, const CheckpointFile& file);
-/// Throws std::runtime_error, with the path, for what cannot be read, is damaged or is no checkpoint.
+/// Throws Error, with the path, for what cannot be read, is damaged or is no checkpoint.
 CheckpointFile read_checkpoint(const std::string& path);
 
 }  // namespace kolo::train

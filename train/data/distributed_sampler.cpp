@@ -10,6 +10,7 @@
 
 #include "data/shuffle.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/problem.hpp"
 
 namespace kolo {
 /// What the copies of a sampler share.
@@ -86,19 +87,21 @@ void DistributedSampler::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void DistributedSampler::load(torch::serialize::InputArchive& archive) {
-  c10::IValue epoch, taken(std::int64_t{0}), position, sampler(description());
-  archive.read("epoch", epoch);
-  if (!archive.try_read("taken", taken) && archive.try_read("position", position))
-    taken = position.toInt() * ranks_;  // an older file, which does not say of how many ranks and samples
-  archive.try_read("sampler", sampler);
-  if (sampler.toStringRef() != description()) {
-    throw InvalidArgument("the state is that of a DistributedSampler of " + sampler.toStringRef() +
-                              ", and this one is of " + description(),
-                          {});
-  }
-  set_epoch(static_cast<std::uint64_t>(epoch.toInt()));
-  state_->taken = taken.toInt();
-  state_->is_loaded = state_->taken > 0;
+  train::load_or_refuse("DistributedSampler", [&] {
+    c10::IValue epoch, taken(std::int64_t{0}), position, sampler(description());
+    archive.read("epoch", epoch);
+    if (!archive.try_read("taken", taken) && archive.try_read("position", position))
+      taken = position.toInt() * ranks_;  // an older file, which does not say of how many ranks and samples
+    archive.try_read("sampler", sampler);
+    if (sampler.toStringRef() != description()) {
+      throw InvalidArgument("the state is that of a DistributedSampler of " + sampler.toStringRef() +
+                                ", and this one is of " + description(),
+                            {});
+    }
+    set_epoch(static_cast<std::uint64_t>(epoch.toInt()));
+    state_->taken = taken.toInt();
+    state_->is_loaded = state_->taken > 0;
+  });
 }
 
 std::vector<std::int64_t> DistributedSampler::indices() const {

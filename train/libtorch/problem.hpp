@@ -8,6 +8,8 @@
 #include <exception>
 #include <string>
 
+#include "kolo/error.hpp"
+
 namespace kolo::train {
 
 /// What `action` throws, without libtorch's stack; empty where it throws nothing.
@@ -23,6 +25,19 @@ std::string problem_of(const Action& action) {
     return "an exception that is no std::exception";
   }
   return {};
+}
+
+/// Runs the load() of a thing. What it throws comes out as InvalidArgument with the thing's name; kolo's own
+/// errors stay as they are.
+template <typename Action>
+void load_or_refuse(const char* thing, const Action& action) {
+  try {
+    action();
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    throw InvalidArgument(std::string(thing) + ": " + problem_of([] { throw; }), {});
+  }
 }
 
 }  // namespace kolo::train

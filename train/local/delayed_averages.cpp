@@ -9,6 +9,7 @@
 
 #include "ddp/failure.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/plan.hpp"
 
@@ -134,11 +135,13 @@ void DelayedAverages::save(torch::serialize::OutputArchive& archive) {
 }
 
 void DelayedAverages::load(torch::serialize::InputArchive& archive) {
-  state_->flats[state_->current].finish();
-  train::load_flats(state_->flats[state_->current], archive, "averages");
-  c10::IValue is_pending;
-  archive.read("pending", is_pending);
-  state_->is_pending = is_pending.toBool();
+  train::load_or_refuse("DelayedAverages", [&] {
+    state_->flats[state_->current].finish();
+    train::load_flats(state_->flats[state_->current], archive, "averages");
+    c10::IValue is_pending;
+    archive.read("pending", is_pending);
+    state_->is_pending = is_pending.toBool();
+  });
 }
 
 }  // namespace kolo

@@ -10,6 +10,7 @@
 #include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
+#include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/plan.hpp"
 
@@ -116,9 +117,11 @@ void GossipAverager::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void GossipAverager::load(torch::serialize::InputArchive& archive) {
-  c10::IValue steps;
-  archive.read("steps", steps);
-  state_->total.steps = static_cast<std::uint64_t>(steps.toInt());
+  train::load_or_refuse("GossipAverager", [&] {
+    c10::IValue steps;
+    archive.read("steps", steps);
+    state_->total.steps = static_cast<std::uint64_t>(steps.toInt());
+  });
 }
 
 }  // namespace kolo

@@ -10,6 +10,7 @@
 
 #include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/outer_optimizer.hpp"
 #include "local/plan.hpp"
@@ -127,15 +128,17 @@ void ModelAverager::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void ModelAverager::load(torch::serialize::InputArchive& archive) {
-  c10::IValue steps, options;
-  archive.read("options", options);
-  if (options.toStringRef() != text_of(state_->options)) {
-    throw std::runtime_error("it was saved with " + options.toStringRef() + ", and there are " +
-                             text_of(state_->options));
-  }
-  archive.read("steps", steps);
-  if (state_->outer) state_->outer->load(archive);
-  state_->total.steps = static_cast<std::uint64_t>(steps.toInt());
+  train::load_or_refuse("ModelAverager", [&] {
+    c10::IValue steps, options;
+    archive.read("options", options);
+    if (options.toStringRef() != text_of(state_->options)) {
+      throw std::runtime_error("it was saved with " + options.toStringRef() + ", and there are " +
+                               text_of(state_->options));
+    }
+    archive.read("steps", steps);
+    if (state_->outer) state_->outer->load(archive);
+    state_->total.steps = static_cast<std::uint64_t>(steps.toInt());
+  });
 }
 
 }  // namespace kolo

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "libtorch/problem.hpp"
 #include "optim/gradient_norm.hpp"
 #include "optim/layers.hpp"
 
@@ -107,7 +108,7 @@ void LAMB::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void LAMB::load(torch::serialize::InputArchive& archive) {
-  torch::optim::serialize<LAMBState, LAMBOptions>(archive, *this);
+  train::load_or_refuse("LAMB", [&] { torch::optim::serialize<LAMBState, LAMBOptions>(archive, *this); });
 }
 
 }  // namespace kolo

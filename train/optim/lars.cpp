@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "libtorch/problem.hpp"
 #include "optim/gradient_norm.hpp"
 #include "optim/layers.hpp"
 
@@ -93,7 +94,7 @@ void LARS::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void LARS::load(torch::serialize::InputArchive& archive) {
-  torch::optim::serialize<LARSState, LARSOptions>(archive, *this);
+  train::load_or_refuse("LARS", [&] { torch::optim::serialize<LARSState, LARSOptions>(archive, *this); });
 }
 
 }  // namespace kolo

@@ -195,7 +195,7 @@ void OneBitAdam::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void OneBitAdam::load(torch::serialize::InputArchive& archive) {
-  Adam::load(archive);
+  train::load_or_refuse("OneBitAdam", [&] { Adam::load(archive); });
   State& own = *one_bit_;
   const auto all = own.gather(*this);
   std::int64_t adam_steps = 0;

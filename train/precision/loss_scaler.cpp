@@ -144,14 +144,16 @@ void LossScaler::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void LossScaler::load(torch::serialize::InputArchive& archive) {
-  const auto read = [&archive](const char* name) {
-    c10::IValue value;
-    archive.read(name, value);
-    return value;
-  };
-  set_scale(read("scale").toDouble());
-  steps_since_change_ = static_cast<std::uint64_t>(read("steps_since_change").toInt());
-  skipped_ = static_cast<std::uint64_t>(read("skipped_steps").toInt());
+  train::load_or_refuse("LossScaler", [&] {
+    const auto read = [&archive](const char* name) {
+      c10::IValue value;
+      archive.read(name, value);
+      return value;
+    };
+    set_scale(read("scale").toDouble());
+    steps_since_change_ = static_cast<std::uint64_t>(read("steps_since_change").toInt());
+    skipped_ = static_cast<std::uint64_t>(read("skipped_steps").toInt());
+  });
 }
 
 }  // namespace kolo

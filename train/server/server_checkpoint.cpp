@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "checkpoint/file.hpp"
+#include "kolo/error.hpp"
 #include "libtorch/problem.hpp"
 
 namespace kolo::train {
@@ -59,7 +60,7 @@ void load_server(const std::string& path, ServerShard& shard, std::vector<Worker
     archive.read("workers", records);
     read_records(records, workers);
   });
-  if (!problem.empty()) throw std::runtime_error(path + ": " + problem);
+  if (!problem.empty()) throw Error(path + ": " + problem, {});
 }
 
 }  // namespace kolo::train

@@ -64,11 +64,40 @@ TEST(Buffer, HasTheElementsOfItsRange) {
   EXPECT_EQ(read.bytes(), 12u);
 }
 
+/// A type of the program's own that keeps its memory.
+struct Matrix {
+  Floats numbers;
+};
+
+}  // namespace
+
+template <>
+struct BufferTraits<Matrix> {
+  static Buffer of(const Matrix& matrix) {
+    return {const_cast<float*>(matrix.numbers.data()),
+            matrix.numbers.size(),
+            DType::float32,
+            {DeviceKind::cuda, 1}};
+  }
+};
+
+namespace {
+
+static_assert(CanReduceAsync<Matrix&> && CanReduceAsync<const Matrix&> && CanReduce<Matrix>);
+static_assert(!CanReduceAsync<Matrix> && !std::is_constructible_v<Buffer, Matrix>);
+
+TEST(Buffer, ComesFromATypeWithTraits) {
+  Matrix matrix{Floats(6)};
+  const Buffer buffer = matrix;
+  EXPECT_EQ(buffer.data, matrix.numbers.data());
+  EXPECT_EQ(buffer.count, 6u);
+}
+
 TEST(Buffer, KeepsItsDevice) {
   EXPECT_EQ(Buffer().device, Device());
   EXPECT_EQ(Device().kind, DeviceKind::host);
-  Floats floats(6);
-  const ConstBuffer read = Buffer(floats.data(), 6, DType::float32, {DeviceKind::cuda, 1});
+  const Matrix matrix{Floats(6)};
+  const ConstBuffer read = Buffer(matrix);
   EXPECT_EQ(read.device, (Device{DeviceKind::cuda, 1}));
   EXPECT_EQ(BorrowedConstBuffer(read).device, read.device);
 }

@@ -57,7 +57,7 @@ class DelayedAverages {
   const CommunicationStatistics& total() const noexcept;
 
   /// For a Checkpoint, after step(): the averages that arrive in the next one. Waits for them. The same on
-  /// all ranks, as are model and optimizer. load() throws std::runtime_error for the state of another model.
+  /// all ranks, as are model and optimizer. load() throws InvalidArgument for the state of another model.
   void save(torch::serialize::OutputArchive& archive);
   void load(torch::serialize::InputArchive& archive);
 

@@ -67,7 +67,7 @@ class LAMB : public torch::optim::Optimizer {
   /// above, and what sum_over_ranks throws.
   at::Tensor step(LossClosure closure = nullptr) override;
   /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
-  /// c10::Error for what another optimizer or another set of parameter groups has saved.
+  /// InvalidArgument for what another optimizer or another set of parameter groups has saved.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

@@ -63,7 +63,7 @@ class LossScaler {
   std::uint64_t skipped_steps() const noexcept { return skipped_; }
 
   /// For a Checkpoint: the scale, and the numbers of steps since its last change and left out. The same on
-  /// all ranks. load() throws c10::Error where one of them is missing.
+  /// all ranks. load() throws InvalidArgument where one of them is missing.
   void save(torch::serialize::OutputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
 

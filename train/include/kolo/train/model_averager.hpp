@@ -77,7 +77,7 @@ class ModelAverager {
 
   /// For a Checkpoint: the number of steps, and the outer optimizer's model and momentum, which are the same
   /// on all ranks. The ranks' models and inner optimizers are not: Checkpoint::add_own(). load() throws
-  /// std::runtime_error for the state of another model or outer optimizer.
+  /// InvalidArgument for the state of another model or outer optimizer.
   void save(torch::serialize::OutputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
 

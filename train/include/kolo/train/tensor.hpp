@@ -16,4 +16,12 @@ DType dtype_of_tensor(at::ScalarType type);
 /// InvalidArgument when the tensor is undefined, not on the CPU, sparse, or has gaps between its elements.
 Buffer buffer_of(const at::Tensor& tensor);
 
+/// Tensors are buffers: `communicator.all_reduce(tensor)` is all_reduce(buffer_of(tensor)), and throws the
+/// same.
+template <>
+struct BufferTraits<at::Tensor> {
+  /// buffer_of().
+  static Buffer of(const at::Tensor& tensor) { return buffer_of(tensor); }
+};
+
 }  // namespace kolo
