@@ -214,7 +214,7 @@ struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
 /// float8, computed in float32. Its numbers are also numbers of float16, but for a power of two.
 struct Float8E4M3FNCodec : Elementwise<Float8E4M3FNCodec, std::uint8_t> {
   using Lane = float;
-  using D = ShortTag<Lane>;
+  using D = hn::ScalableTag<Lane>;
   static constexpr bool kIsScaled = true;
   static constexpr float kLargestAverage = kernels::kLargestAverage<Float8E4M3FN>;
   static constexpr bool kIsFused = false;
@@ -236,7 +236,7 @@ struct Float8E4M3FNCodec : Elementwise<Float8E4M3FNCodec, std::uint8_t> {
 
 struct Float8E5M2Codec : Elementwise<Float8E5M2Codec, std::uint8_t> {
   using Lane = float;
-  using D = ShortTag<Lane>;
+  using D = hn::ScalableTag<Lane>;
   static constexpr bool kIsScaled = true;
   static constexpr float kLargestAverage = kernels::kLargestAverage<Float8E5M2>;
   static constexpr bool kIsFused = false;

@@ -10,15 +10,27 @@
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
+#if HWY_TARGET == HWY_SCALAR  // has no vectors of two
 template <typename T>
 void multiply_complex(void* out, const void* left, const void* right, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto a = load_element<std::complex<T>>(left, i), b = load_element<std::complex<T>>(right, i);
-    store_element(out, i,
-                  std::complex<T>(a.real() * b.real() - a.imag() * b.imag(),
-                                  a.real() * b.imag() + a.imag() * b.real()));
-  }
+  reference::reduce(dtype_of<std::complex<T>>, ReduceOp::product, out, left, right, count);
 }
+#else
+/// (ac - bd, ad + bc), of vectors of parts.
+struct ComplexProduct {
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    const auto by_real = hn::Mul(hn::DupEven(left), right);
+    const auto by_imaginary = hn::Mul(hn::DupOdd(left), hn::Reverse2(hn::DFromV<V>(), right));
+    return hn::OddEven(hn::Add(by_real, by_imaginary), hn::Sub(by_real, by_imaginary));
+  }
+};
+
+template <typename T>
+void multiply_complex(void* out, const void* left, const void* right, std::size_t count) {
+  zip<PlainCodec<T>>(out, left, right, 2 * count, ComplexProduct());
+}
+#endif
 
 template <typename T>
 void average_complex(void* out, const void* left, const void* right, std::size_t count,
