@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "catalog/request.hpp"
 #include "schedule/lengths.hpp"
 
 namespace kolo::cli {

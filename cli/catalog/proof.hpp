@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "schedule/checker.hpp"

@@ -1,6 +1,5 @@
 #include "catalog/request.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <numeric>
 

@@ -1,7 +1,6 @@
 // Request: parses the ranks and hosts of a schedule from the command line.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -14,7 +14,6 @@
 #include "catalog/proof.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
-#include "kolo/error.hpp"
 #include "options.hpp"
 #include "text/columns.hpp"
 #include "text/json_lines.hpp"

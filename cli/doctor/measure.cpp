@@ -1,7 +1,6 @@
 #include "doctor/examine.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <utility>
 #include <vector>

@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "algorithms/formula.hpp"
-#include "catalog/request.hpp"
 #include "schedule/checker.hpp"
 #include "schedule/lengths.hpp"
 

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "catalog/example.hpp"

@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
-#include <optional>
 #include <span>
-#include <utility>
 
 #include "text/refuse.hpp"
 #include "text/size.hpp"

@@ -1,11 +1,8 @@
 #include "plan/step.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "kolo/error.hpp"
 #include "launch/launcher.hpp"
 #include "options.hpp"
 #include "text/refuse.hpp"

@@ -6,12 +6,9 @@
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "algorithms/compose.hpp"
-#include "algorithms/formula.hpp"
-#include "algorithms/pairs.hpp"
 #include "algorithms/pipeline.hpp"
 #include "algorithms/registered.hpp"
 

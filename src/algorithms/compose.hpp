@@ -1,7 +1,6 @@
 // Composition: an all_reduce made of schedules of other collectives, each run by some of the ranks.
 #pragma once
 
-#include <span>
 #include <string_view>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // Status and Result: errors below the public API, where nothing throws.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <functional>
 #include <span>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -18,7 +18,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

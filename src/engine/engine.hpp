@@ -1,8 +1,6 @@
 // Engine: runs operations over the links of one process to its peers.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -6,7 +6,6 @@
 #define KOLO_KERNELS_CODEC_INL_HPP
 #endif
 
-#include <cstddef>
 #include <cstdint>
 
 #include "base/element.hpp"

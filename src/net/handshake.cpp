@@ -1,6 +1,5 @@
 #include "net/handshake.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "net/hmac.hpp"

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/config.hpp"
-#include "base/log.hpp"
 #include "base/service_thread.hpp"
 #include "net/listener.hpp"
 #include "net/socket.hpp"

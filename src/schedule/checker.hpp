@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "base/status.hpp"
 #include "schedule/schedule.hpp"

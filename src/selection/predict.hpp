@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "schedule/schedule.hpp"
 #include "selection/bandwidth.hpp"

@@ -1,7 +1,6 @@
 // Credit: the bytes of eager messages that one rank may have at another before their receives are posted.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace kolo::transport {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/deadline.hpp"
 #include "base/memory_pool.hpp"

@@ -1,7 +1,6 @@
 #include "plan/training/way_time.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "kolo/train/stage_partition.hpp"
 #include "plan/training/play.hpp"

@@ -1,6 +1,5 @@
 // Arrival where ranks share cores: they count their arrivals in the first rank's slot, and the last one works
 // for all or wakes its peers.
-#include <atomic>
 #include <cstring>
 
 #include "engine/shared_memory/arrival.hpp"

@@ -1,7 +1,6 @@
 // Task: a collective in shared memory as a coroutine, which says what it waits for.
 #pragma once
 
-#include <atomic>
 #include <coroutine>
 #include <cstdint>
 #include <utility>

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <span>
 
-#include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 

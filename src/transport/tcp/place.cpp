@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <map>
 #include <memory>
 
 namespace kolo::transport::tcp {
