@@ -31,7 +31,8 @@ struct Topology;
 
 /// How a communicator is made.
 struct Options {
-  /// Longest time without any progress in an operation, and longest rendezvous. Zero: KOLO_TIMEOUT.
+  /// Longest time without any progress in an operation, and longest rendezvous. Zero: KOLO_TIMEOUT. Ranks
+  /// need not agree on it.
   std::chrono::nanoseconds timeout{0};
   /// Transports allowed, best first, comma-separated: "shm,tcp". Empty: KOLO_TRANSPORTS.
   std::string transports = {};
@@ -43,7 +44,7 @@ struct Options {
   bool measure_costs = true;
 };
 
-/// How one call is made. The ranks of a call must agree on all of it.
+/// How one call is made. The ranks of a call must agree on all of it but the stream and the timeout.
 struct CallOptions {
   Name algorithm{};                 ///< A registered name; empty: KOLO_ALGORITHM, else kolo's choice.
   std::uint64_t segment_bytes = 0;  ///< 0: KOLO_SEGMENT_BYTES.
@@ -58,6 +59,8 @@ struct CallOptions {
   /// For buffers on a device: the stream (cudaStream_t) whose earlier work the call waits for before it uses
   /// them. Null: the device's default stream. Calls on the host's memory take only null.
   void* stream = nullptr;
+  /// Longest time without any progress in the call. Zero: Communicator::timeout().
+  std::chrono::nanoseconds timeout{0};
 };
 
 /// What went over the links of one rank, in payload bytes of collectives, sends and receives (no headers, no
@@ -115,6 +118,13 @@ class Communicator {
   Counters counters() const;
   /// The longest time without any progress in an operation (Options::timeout or KOLO_TIMEOUT).
   std::chrono::nanoseconds timeout() const;
+  /// Changes that for the operations that start from now on, and for shrink(), in all copies of this
+  /// communicator; those that split() has made keep theirs. Whichever rank's time is over first ends the
+  /// operation on every rank, as any failure does, with a TimeoutError that names the rank to blame: after
+  /// some hundredths of a second more, or some tenths if ranks do not answer or wait in other calls. So a
+  /// timeout of less than 0.1 s may last several times as long. Thread-safe. Throws InvalidArgument unless it
+  /// is positive.
+  void set_timeout(std::chrono::nanoseconds timeout);
 
   /// The time that one call of `collective` ("all_reduce", "broadcast", ...) is expected to take, with the
   /// algorithm that kolo would choose; see Estimate. `bytes`: the whole data in the ranks' memory, as float32

@@ -50,7 +50,7 @@ class PeerLostError : public Error {
   using Error::Error;
 };
 
-/// Nothing moved for the communicator's timeout. The communicator is unusable from then on.
+/// Nothing moved for the timeout of the call or its communicator. The communicator is unusable from then on.
 class TimeoutError : public Error {
  public:
   using Error::Error;

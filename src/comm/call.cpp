@@ -219,6 +219,8 @@ Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_co
                           name_of(call.in.dtype)));
   }
   if (Status s = check_wire(call); !s.ok()) return s;
+  if (call.options->timeout.count() < 0)
+    return wrong(call, fmt::format("the timeout is negative: {} ns", call.options->timeout.count()));
   call.uneven = !counts.empty();
   switch (call.collective) {
     case schedule::Collective::all_reduce:

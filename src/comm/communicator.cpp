@@ -133,7 +133,14 @@ Counters Communicator::counters() const {
   return state().engine->counters();
 }
 std::chrono::nanoseconds Communicator::timeout() const {
-  return known().engine->options().timeout;
+  return known().timeout;
+}
+void Communicator::set_timeout(std::chrono::nanoseconds timeout) {
+  if (timeout.count() <= 0) {
+    throw InvalidArgument(
+        fmt::format("set_timeout: {} ns is no time in which a call could be over", timeout.count()), {});
+  }
+  state().timeout = timeout;
 }
 
 std::string Communicator::transport_to(int peer) const {
@@ -394,6 +401,7 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
   auto made = std::make_shared<State>();
   made->engine = parent.engine;
   made->terms = parent.terms;
+  made->timeout = parent.timeout.load();
   made->size = static_cast<int>(members.size());
   made->group = reserved;
   std::vector<int> links;

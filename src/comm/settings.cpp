@@ -73,6 +73,10 @@ Result<std::vector<transport::TransportFactory>> allowed_transports(const Option
 }
 
 Status check_settings(const Options& options) {
+  if (options.timeout.count() < 0) {
+    return Status(Code::invalid_argument,
+                  fmt::format("Options::timeout is negative: {} ns", options.timeout.count()));
+  }
   if (Status status = check_preferred_algorithm(); !status.ok()) return status;
   if (Status status = check_transports(options); !status.ok()) return status;
   return prepare_timeline_folder();

@@ -271,10 +271,11 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     if (first.has_withdrawn) fail_as_left_out("its last shrink() failed");
     epoch = ++first.shrinks << 32;
   }
-  const Deadline deadline = Deadline::after(comm::timeout_of(terms.options));
+  const Deadline deadline = Deadline::after(timeout);
   MembershipAgreement council(*first.engine, first.group->context, first.links(), first.rank, std::move(in),
                               std::move(suspects));
   comm::Terms next = terms;
+  next.options.timeout = timeout;
   comm::Offer offer;
   const auto make_words = [&](std::uint64_t of_epoch) {
     next.job = fmt::format("{}/{}.{}", first.terms.job, first.group->context, of_epoch);

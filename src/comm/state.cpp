@@ -103,6 +103,7 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
   auto made = std::make_shared<State>();
   made->engine = wireup.engine;
   made->terms = std::move(terms);
+  made->timeout = comm::timeout_of(made->terms.options);
   made->rank = rank;
   made->size = size;
   std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -296,6 +297,7 @@ Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan
                                           unscaled.factor);
     }
     spec.reduction = std::move(call.reduction);
+    spec.timeout = call.options->timeout.count() > 0 ? call.options->timeout : timeout.load();
     spec.counts = !meeting;
     spec.call = spec.sequence = ++calls;
     return Work(engine->start(spec, waits_now));
@@ -354,6 +356,7 @@ Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer
     const std::lock_guard lock(mutex);
     const comm::PlanCache::Entry entry = plans.get(std::move(key), make);
     spec.prepared = entry.prepared.get();
+    spec.timeout = timeout;
     spec.counts = !meeting;
     const std::uint32_t index = sends ? messages_sent[{peer, tag}]++ : 0;
     spec.sequence = engine::MessageNumber{static_cast<std::uint32_t>(tag), index}.sequence();

@@ -1,6 +1,8 @@
 // What a Communicator is inside: its place among the ranks, its numbers, and the group of links it runs on.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,6 +33,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   int rank = 0;
   int size = 1;
   engine::Group* group = nullptr;  ///< the engine's
+
+  std::atomic<std::chrono::nanoseconds> timeout{};  ///< longest time without progress in a call
 
   std::mutex mutex;  ///< orders the calls of several threads
   std::uint64_t calls = 0;

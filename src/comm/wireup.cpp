@@ -262,7 +262,6 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   for (const auto& endpoint : endpoints) log().debug("rank {}: {}", rank, endpoint->describe());
 
   engine::EngineOptions engine_options;
-  engine_options.timeout = timeout_of(terms.options);
   engine_options.heartbeat = config().heartbeat;
   const Cores& own_cores = all[static_cast<std::size_t>(rank)].cores;
   engine_options.ranks_a_core =

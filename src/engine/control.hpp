@@ -38,7 +38,7 @@ struct Ping {
   static constexpr std::uint32_t kNoContext = ~1u;  ///< asks only whether the peer lives
 
   std::uint32_t context = kNoContext;
-  std::uint32_t reserved = 0;
+  std::uint32_t timeout_ms = 0;  ///< of the sender's call
   std::uint64_t sequence = 0;
   transport::Signature signature;
 };
@@ -49,8 +49,11 @@ struct Pong {
   std::uint64_t last_sequence = 0;  ///< the last collective that the peer began in this context
   std::uint32_t last_collective = 0;
   std::uint32_t waits_ms = 0;  ///< longest time without progress in one of the peer's other operations
-  /// The first ranks for which operations of the peer have waited for half of its timeout; -1: no more.
+  /// The first ranks for which operations of the peer have waited for half of the ping's timeout; -1: no
+  /// more.
   std::array<std::int32_t, 6> waits_for{-1, -1, -1, -1, -1, -1};
+  std::uint32_t left_ms = ~0u;  ///< until the first deadline of those operations
+  std::uint32_t reserved = 0;
 };
 
 std::vector<std::byte> encode(const Failure& failure);

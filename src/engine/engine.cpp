@@ -17,7 +17,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
       is_timed_(std::ranges::any_of(options_.observers, [](const auto& o) { return o->needs_times(); })),
       peers_(rank, std::move(endpoints), std::move(on_demand), options_.hosts,
              static_cast<PeersListener&>(*this), memory_),
-      detector_(rank, peers_.size(), options_.timeout, options_.heartbeat, peers_),
+      detector_(rank, peers_.size(), options_.heartbeat, peers_),
       groups_(rank, peers_, *this),
       backoff_({options_.spin, options_.ranks_a_core, !peers_.has_descriptors()}),
       driver_(*this, backoff_),

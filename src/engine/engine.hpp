@@ -29,7 +29,6 @@
 namespace kolo::engine {
 
 struct EngineOptions {
-  std::chrono::nanoseconds timeout{};    ///< longest time without progress in an operation
   std::chrono::nanoseconds heartbeat{};  ///< a peer that is silent for so long is lost
   std::chrono::nanoseconds spin{};       ///< how long to poll before sleeping
   int ranks_a_core = 1;                  ///< where it is more, ranks yield between polls

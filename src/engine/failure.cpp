@@ -1,5 +1,6 @@
 // Failures: lost peers, missed deadlines, and which rank is to blame.
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -19,10 +20,17 @@ constexpr std::size_t kMostShown = 8;                   // ranks of a communicat
 constexpr std::uint64_t kMostBytesForCause = 64 << 20;  // more than what the buffers of a connection hold
 constexpr int kSignsInHeartbeat = 5;
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
+constexpr auto kCheckAtLeast = std::chrono::milliseconds(100);
 constexpr int kRestAfterCheck = 9;  // times as long as the check has taken
 
 bool is_message(const OperationSpec& spec) {
   return spec.collective == schedule::Collective::send_recv;
+}
+
+std::uint32_t in_ms(std::chrono::nanoseconds time) {
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  return static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(ms, 0, std::numeric_limits<std::uint32_t>::max()));
 }
 
 /// "send" or "recv".
@@ -218,14 +226,14 @@ void Engine::check_deadlines() {
   check_peers();
   peers_.read_unfinished();
   // The oldest operation that waits for a rank speaks for all: 100,000 would ask too much of the rank.
-  std::set<std::tuple<const Group*, WaitingCall::Kind, int>> asked;
+  std::set<std::tuple<const Group*, WaitingCall::Kind, std::chrono::nanoseconds, int>> asked;
   for (Operation& operation : active_) {
     if (operation.is_behind()) operation.touch(now);
     const auto idle = now - operation.last_progress();
-    if (idle < detector_.patience()) continue;
+    if (idle < detector_.patience(operation.spec().timeout)) continue;
     const WaitingCall call = waiting_call(operation);
     const auto is_asked = [&](int peer) {
-      return !asked.emplace(operation.spec().group, call.kind, peer).second;
+      return !asked.emplace(operation.spec().group, call.kind, call.timeout, peer).second;
     };
     if (std::ranges::all_of(call.awaited, is_asked) && !call.awaited.empty()) continue;
     if (auto failure = detector_.check(call, now)) return record_failure(std::move(*failure));
@@ -233,10 +241,8 @@ void Engine::check_deadlines() {
       log().warn("{}: waiting {:.0f} s for {}", call_of(operation), to_seconds(idle), missing);
   }
   const auto end = Clock::now();
-  const std::chrono::nanoseconds longest =
-      std::max<std::chrono::nanoseconds>(kCheckEvery, detector_.patience() / 2);
   next_check_ =
-      end + std::clamp<std::chrono::nanoseconds>(kRestAfterCheck * (end - now), kCheckEvery, longest);
+      end + std::clamp<std::chrono::nanoseconds>(kRestAfterCheck * (end - now), kCheckEvery, kCheckAtLeast);
 }
 
 WaitingCall Engine::waiting_call(Operation& operation) const {
@@ -247,8 +253,9 @@ WaitingCall Engine::waiting_call(Operation& operation) const {
   if (operation.is_unmatched()) kind = receive_from_any;
   WaitingCall call{&operation,
                    kind,
+                   spec.timeout,
                    spec.team() != nullptr,
-                   {spec.group->context, 0, spec.sequence, spec.signature},
+                   {spec.group->context, in_ms(spec.timeout), spec.sequence, spec.signature},
                    spec.ranks(),
                    operation.waiting_for(),
                    operation.last_progress()};
@@ -279,10 +286,11 @@ void Engine::send_pong(transport::Link& from, const Ping& ping) {
   for (Operation& operation : active_) {
     const OperationSpec& spec = operation.spec();
     if (&operation == in_flight && !is_message(spec)) continue;
-    const auto idle = std::chrono::duration_cast<std::chrono::milliseconds>(now - operation.last_progress());
-    pong.waits_ms =
-        std::max(pong.waits_ms, static_cast<std::uint32_t>(std::max<std::int64_t>(idle.count(), 0)));
-    if (next == end || idle < options_.timeout / 2 || operation.is_unmatched()) continue;
+    const std::chrono::nanoseconds idle = now - operation.last_progress();
+    pong.waits_ms = std::max(pong.waits_ms, in_ms(idle));
+    pong.left_ms = std::min(pong.left_ms, in_ms(spec.timeout - idle));
+    if (next == end || idle < std::chrono::milliseconds(ping.timeout_ms) / 2 || operation.is_unmatched())
+      continue;
     for (const int rank : operation.waiting_for()) {
       const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
       if (next != end && std::find(pong.waits_for.begin(), next, peer) == next) *next++ = peer;

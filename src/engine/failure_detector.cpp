@@ -27,6 +27,12 @@ constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::milliseconds(250);
 // Every rank listens before any peer can dial it. So a peer that refuses connections for this long has ended.
 constexpr std::chrono::nanoseconds kLongestRefusal = std::chrono::milliseconds(200);
 
+/// How long before the deadline the peers are asked.
+std::chrono::nanoseconds window_of(std::chrono::nanoseconds timeout) {
+  return std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1),
+                                              std::chrono::seconds(1));
+}
+
 /// The peer is alive but has not made this call.
 bool is_absent(const WaitingCall& call, const Pong& answer) {
   return call.kind == WaitingCall::Kind::collective && answer.last_sequence < call.ping.sequence;
@@ -34,17 +40,13 @@ bool is_absent(const WaitingCall& call, const Pong& answer) {
 
 }  // namespace
 
-FailureDetector::FailureDetector(int rank, int size, std::chrono::nanoseconds timeout,
-                                 std::chrono::nanoseconds heartbeat, MonitoredPeers& peers)
-    : rank_(rank),
-      size_(size),
-      timeout_(timeout),
-      heartbeat_(heartbeat),
-      beat_(heartbeat / kBeatsBeforeLoss),
-      window_(std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1),
-                                                   std::chrono::seconds(1))),
-      patience_(std::min({kAskAfter, timeout - window_, heartbeat.count() > 0 ? beat_ : kAskAfter})),
-      peers_(peers) {}
+FailureDetector::FailureDetector(int rank, int size, std::chrono::nanoseconds heartbeat,
+                                 MonitoredPeers& peers)
+    : rank_(rank), size_(size), heartbeat_(heartbeat), beat_(heartbeat / kBeatsBeforeLoss), peers_(peers) {}
+
+std::chrono::nanoseconds FailureDetector::patience(std::chrono::nanoseconds timeout) const noexcept {
+  return std::min({kAskAfter, timeout - window_of(timeout), heartbeat_.count() > 0 ? beat_ : kAskAfter});
+}
 
 bool FailureDetector::is_unreachable(int peer) const {
   return peers_.state_of(peer).refused_for >= kLongestRefusal;
@@ -81,7 +83,8 @@ std::optional<Failure> FailureDetector::check(const WaitingCall& call, Clock::ti
   const auto idle = now - call.last_progress;
   if (call.in_shared_memory && idle > kAskAfter && now - inquiry.asked > kAskAfter)
     ping_all(call, inquiry, now);
-  if (idle < timeout_ - window_) return std::nullopt;
+  const auto window = window_of(call.timeout);
+  if (idle < call.timeout - window) return std::nullopt;
   if (inquiry.asked_finally == Clock::time_point{}) {
     inquiry.asked_finally = now;
     for (const int peer : call.ranks) {
@@ -93,8 +96,8 @@ std::optional<Failure> FailureDetector::check(const WaitingCall& call, Clock::ti
   const bool have_all_answered = std::ranges::all_of(call.ranks, [&](int peer) {
     return peer == rank_ || inquiry.answer_of(peer, inquiry.asked_finally) != nullptr || is_done_here(peer);
   });
-  const auto wait = have_all_answered ? window_ : std::max(window_, kAnswerTime);
-  if (idle < timeout_ || now - inquiry.asked_finally < wait) return std::nullopt;
+  const auto wait = have_all_answered ? window : std::max(window, kAnswerTime);
+  if (idle < call.timeout || now - inquiry.asked_finally < wait) return std::nullopt;
   return diagnose_timeout(call, inquiry, now);
 }
 
@@ -218,17 +221,19 @@ std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call
       if (!is_moving(inquiry, peer) && !is_done_here(peer)) silent.push_back(peer);
     } else if (is_absent(call, *answer)) {
       const std::chrono::nanoseconds waits = std::chrono::milliseconds(answer->waits_ms);
-      if (waits < timeout_ / 2) {
+      if (waits < call.timeout / 2) {
         absent.push_back(peer);
         continue;
       }
       held_up.push_back(peer);
-      own_deadline = std::max(own_deadline, inquiry.answers.at(peer).at + (timeout_ - waits));
+      const std::chrono::nanoseconds left = std::chrono::milliseconds(answer->left_ms);
+      if (left <= call.timeout / 2)  // else its timeout is longer than this call's
+        own_deadline = std::max(own_deadline, inquiry.answers.at(peer).at + left);
     }
   }
   const auto fail = [&](int blamed, const std::string& why) {
     return Failure{Code::timeout, blamed,
-                   fmt::format("no progress for {:.3g} s: {}", to_seconds(timeout_), why)};
+                   fmt::format("no progress for {:.3g} s: {}", to_seconds(call.timeout), why)};
   };
   const auto accuse = [&](const std::vector<int>& peers, const std::string& of) {
     std::vector<std::string> names;
@@ -244,7 +249,7 @@ std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call
   }
   if (!held_up.empty()) {
     // At its own deadline such a rank finds out which rank is to blame, and reports it.
-    if (now < own_deadline + std::max(window_, kAnswerTime)) return std::nullopt;
+    if (now < own_deadline + std::max(window_of(call.timeout), kAnswerTime)) return std::nullopt;
     const int first = held_up.front();
     if (const int last = end_of_chain(inquiry, first); last != first)
       return fail(last, fmt::format("{} has not made this call: it waits for {}", peers_.name_of(first),

@@ -51,8 +51,9 @@ struct WaitingCall {
 
   const void* operation;  ///< identifies it
   Kind kind;
-  bool in_shared_memory;  ///< a collective without messages
-  Ping ping;              ///< asks a peer about it
+  std::chrono::nanoseconds timeout;  ///< longest time without progress; other ranks may have others
+  bool in_shared_memory;             ///< a collective without messages
+  Ping ping;                         ///< asks a peer about it
   const std::vector<int>& ranks;
   std::vector<int> awaited;  ///< of `ranks`; may contain this rank
   Clock::time_point& last_progress;
@@ -63,14 +64,13 @@ struct WaitingCall {
 class FailureDetector {
  public:
   /// Without a heartbeat (0) no peer counts as silent. `peers` outlives the detector.
-  FailureDetector(int rank, int size, std::chrono::nanoseconds timeout, std::chrono::nanoseconds heartbeat,
-                  MonitoredPeers& peers);
+  FailureDetector(int rank, int size, std::chrono::nanoseconds heartbeat, MonitoredPeers& peers);
 
   /// A peer that is gone, or cannot be reached, although this rank needs it. `awaited`: peers that this rank
   /// needs without a posted request.
   std::optional<Failure> find_gone(const std::vector<int>& awaited) const;
-  /// A call without progress for less than this time needs no check().
-  std::chrono::nanoseconds patience() const noexcept { return patience_; }
+  /// A call of this timeout without progress for less than this time needs no check().
+  std::chrono::nanoseconds patience(std::chrono::nanoseconds timeout) const noexcept;
   /// To be called repeatedly while an operation waits: asks the peers where they are. Returns why the
   /// operation has failed, if it has. Sets `last_progress` of a call whose data moves, however slowly.
   std::optional<Failure> check(const WaitingCall& call, Clock::time_point now);
@@ -124,11 +124,8 @@ class FailureDetector {
 
   const int rank_;
   const int size_;
-  const std::chrono::nanoseconds timeout_;
   const std::chrono::nanoseconds heartbeat_;
-  const std::chrono::nanoseconds beat_;    // time between two pings
-  const std::chrono::nanoseconds window_;  // how long before the deadline the peers are asked
-  const std::chrono::nanoseconds patience_;
+  const std::chrono::nanoseconds beat_;  // time between two pings
   MonitoredPeers& peers_;
   std::map<const void*, Inquiry> inquiries_;  // by operation
   std::map<int, Liveness> liveness_;          // by peer

@@ -55,8 +55,9 @@ struct OperationSpec {
   std::uint64_t sequence = 0;  ///< as Tag::sequence; for a receive only the tag, the engine adds the number
   std::uint64_t call = 0;      ///< the collective's number, for messages; 0 for send and recv
   schedule::Collective collective = schedule::Collective::all_reduce;
-  int source = kNoSource;     ///< of a receive: the communicator's rank that sends, or kAnySource
-  bool counts = true;         ///< appears in counters and the timeline
+  std::chrono::nanoseconds timeout{};  ///< longest time without progress
+  int source = kNoSource;              ///< of a receive: the communicator's rank that sends, or kAnySource
+  bool counts = true;                  ///< appears in counters and the timeline
   bool acknowledged = false;  ///< sends finish only when their receive has matched (one-way collectives)
 
   const std::vector<int>& ranks() const { return group->peers; }

@@ -73,6 +73,7 @@ void use_all(Communicator& c, pid_t owner) {
   refused("subgroup", [&] { (void)c.subgroup(std::vector<int>{0, 1}); });
   refused("shrink", [&] { (void)c.shrink(); });
   refused("counters", [&] { c.counters(); });
+  refused("set_timeout", [&] { c.set_timeout(1s); });
   refused("transport_to", [&] { c.transport_to(1 - c.rank()); });
   require(c.size() == 2 && c.timeout() > 0s, "the child does not know what stays true");
 }

@@ -98,7 +98,7 @@ TEST(FailureCause, ThatHasComeIsReadBeforeAConsequenceIsTold) {
     endpoints.push_back(
         std::make_unique<GonePeer>([&] { say(peer.get(), std::span(words).subspan(begun.size())); }));
     engine::EngineOptions options;
-    options.timeout = options.heartbeat = std::chrono::seconds(30);
+    options.heartbeat = std::chrono::seconds(30);
     engine::Engine engine(0, std::move(endpoints), std::move(options));
     while (!engine.is_gone(kConsequence))
       engine.receive_recovery([](const auto&) { return false; }, {}, Deadline::never());

@@ -58,7 +58,7 @@ class FailureDetectorTest : public testing::Test {
       now += kCheck;
       meanwhile();
       const engine::WaitingCall waiting = call();
-      if (now - last_progress < detector.patience()) continue;
+      if (now - last_progress < detector.patience(kTimeout)) continue;
       if (auto failure = detector.check(waiting, now)) return failure;
       if (auto missing = detector.missing_ranks(waiting, now); !missing.empty()) warnings.push_back(missing);
     }
@@ -68,7 +68,7 @@ class FailureDetectorTest : public testing::Test {
     return play(time, [] {});
   }
   engine::WaitingCall call() {
-    return {this, kind, in_shared_memory, {1, 0, kCall, {}}, ranks, awaited, last_progress};
+    return {this, kind, kTimeout, in_shared_memory, {1, 0, kCall, {}}, ranks, awaited, last_progress};
   }
   /// The peer lives and says that its last call was this one, and that it waits in another call for so long.
   void answer(int peer, std::uint64_t last_call, std::chrono::milliseconds waits = 0ms,
@@ -80,6 +80,7 @@ class FailureDetectorTest : public testing::Test {
     pong.last_sequence = last_call;
     pong.last_collective = static_cast<std::uint32_t>(schedule::Collective::all_reduce);
     pong.waits_ms = static_cast<std::uint32_t>(waits.count());
+    pong.left_ms = static_cast<std::uint32_t>((std::chrono::milliseconds(kTimeout) - waits).count());
     std::ranges::copy(waits_for, pong.waits_for.begin());
     detector.on_pong(peer, pong, now);
   }
@@ -91,7 +92,7 @@ class FailureDetectorTest : public testing::Test {
   }
 
   PlayedPeers peers{3};
-  engine::FailureDetector detector{0, 3, kTimeout, kHeartbeat, peers};
+  engine::FailureDetector detector{0, 3, kHeartbeat, peers};
   Clock::time_point now{1h};
   Clock::time_point last_progress{now};
   engine::WaitingCall::Kind kind = engine::WaitingCall::Kind::collective;
@@ -132,7 +133,7 @@ TEST_F(FailureDetectorTest, PingsThatArriveAreNoSignOfLife) {
 }
 
 TEST_F(FailureDetectorTest, NothingIsSilentWithoutAHeartbeat) {
-  engine::FailureDetector patient{0, 3, kTimeout, 0s, peers};
+  engine::FailureDetector patient{0, 3, 0s, peers};
   for (; now < last_progress + kTimeout - 2s; now += kCheck) EXPECT_FALSE(patient.check(call(), now));
   EXPECT_FALSE(patient.is_silent(1, {}, now));
   EXPECT_EQ(peers.pings[1], 0);
@@ -329,7 +330,7 @@ TEST_F(FailureDetectorTest, WarningsNameTheAwaitedRankIfAllTakePart) {
 }
 
 TEST_F(FailureDetectorTest, OnlyTheFirstRankWarns) {
-  engine::FailureDetector other{2, 3, kTimeout, kHeartbeat, peers};
+  engine::FailureDetector other{2, 3, kHeartbeat, peers};
   for (; now < last_progress + kTimeout; now += kCheck) EXPECT_EQ(other.missing_ranks(call(), now), "");
 }
 
