@@ -22,20 +22,34 @@ inline constexpr unsigned kAllNumbers = ~0u;                                   /
 
 /// The built-in operations, a row each: enumerator, its name in kolo.h, the kinds of numbers that know it,
 /// why others do not.
-#define KOLO_REDUCE_OPS(ROW)                                                         \
-  ROW(sum, SUM, kAllNumbers, "")                                                     \
-  ROW(product, PRODUCT, kAllNumbers, "")                                             \
-  ROW(min, MIN, ~kComplexNumbers, "complex numbers have no order")                   \
-  ROW(max, MAX, ~kComplexNumbers, "complex numbers have no order")                   \
-  ROW(average, AVERAGE, kFloatingNumbers | kComplexNumbers,                          \
-      "sums of its numbers can wrap around: sum a wider type, and divide")           \
-  ROW(bit_and, BIT_AND, kBitsAlone, "it combines the bits of integers and booleans") \
-  ROW(bit_or, BIT_OR, kBitsAlone, "it combines the bits of integers and booleans")   \
+#define KOLO_REDUCE_OPS(ROW)                                                                                \
+  ROW(sum, SUM, kAllNumbers, "")                                                                            \
+  ROW(product, PRODUCT, kAllNumbers, "")                                                                    \
+  ROW(min, MIN, ~kComplexNumbers, "complex numbers have no order")                                          \
+  ROW(max, MAX, ~kComplexNumbers, "complex numbers have no order")                                          \
+  ROW(average, AVERAGE, kFloatingNumbers | kComplexNumbers,                                                 \
+      "only floating and complex numbers have one, since other sums can wrap around: sum a wider type and " \
+      "divide")                                                                                             \
+  ROW(bit_and, BIT_AND, kBitsAlone, "it combines the bits of integers and booleans")                        \
+  ROW(bit_or, BIT_OR, kBitsAlone, "it combines the bits of integers and booleans")                          \
   ROW(bit_xor, BIT_XOR, kBitsAlone, "it combines the bits of integers and booleans")
 
 /// How the ranks' contributions are combined, element by element; `average` is their sum divided by the
 /// number of ranks. `custom` is what Reduction::custom() makes; by itself it names no operation.
 enum class ReduceOp : std::uint8_t { KOLO_REDUCE_OPS(KOLO_ENUMERATOR) custom };
+
+/// A row of the table.
+struct BuiltInOperation {
+  std::string_view name;            ///< as in the enumeration
+  unsigned kinds = 0;               ///< the kinds of numbers that know it
+  std::string_view why_not_others;  ///< the reason, as the end of a sentence
+};
+
+/// The BuiltInOperation of a row.
+#define KOLO_REDUCE_OP(name, NAME, kinds, why_not_others) BuiltInOperation{#name, kinds, why_not_others},
+
+/// The table, in the order of the enumeration.
+inline constexpr BuiltInOperation kBuiltInOperations[] = {KOLO_REDUCE_OPS(KOLO_REDUCE_OP)};
 
 /// Number of built-in operations: those before `custom`.
 inline constexpr int kReduceOpCount = static_cast<int>(ReduceOp::custom);
@@ -43,7 +57,10 @@ inline constexpr int kReduceOpCount = static_cast<int>(ReduceOp::custom);
 /// "sum", "average", ...
 std::string_view name_of(ReduceOp op) noexcept;
 /// Whether reductions of this type know this operation. All know `custom`.
-bool knows(DType dtype, ReduceOp op) noexcept;
+constexpr bool knows(DType dtype, ReduceOp op) noexcept {
+  const auto kind = static_cast<unsigned>(element_type(dtype).kind);
+  return op == ReduceOp::custom || (kBuiltInOperations[static_cast<int>(op)].kinds >> kind & 1u) != 0;
+}
 /// "there is no average of int8: ..."; empty if the type knows the operation.
 std::string why_not(DType dtype, ReduceOp op);
 /// The inverse of name_of() for all but `custom`. Returns false when there is no such operation.

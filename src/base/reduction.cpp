@@ -2,51 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "base/names.hpp"
 #include "base/reduction.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo {
-namespace {
-
-constexpr std::string_view kReduceOpNames[] = {
-#define KOLO_ROW(name, ...) #name,
-    KOLO_REDUCE_OPS(KOLO_ROW)
-#undef KOLO_ROW
-        "custom"};
-
-struct Domain {
-  unsigned kinds = kAllNumbers;
-  std::string_view why_not_others;
-};
-constexpr Domain kDomains[] = {
-#define KOLO_ROW(name, NAME, kinds, why_not) {kinds, why_not},
-    KOLO_REDUCE_OPS(KOLO_ROW)
-#undef KOLO_ROW
-        {}};
-
-}  // namespace
 
 std::string_view name_of(ReduceOp op) noexcept {
-  return name_among(kReduceOpNames, op);
-}
-
-bool knows(DType dtype, ReduceOp op) noexcept {
-  const auto kind = static_cast<unsigned>(element_type(dtype).kind);
-  return (kDomains[static_cast<std::size_t>(op)].kinds >> kind & 1u) != 0;
+  if (op == ReduceOp::custom) return "custom";
+  return op < ReduceOp::custom ? kBuiltInOperations[static_cast<std::size_t>(op)].name : "unknown";
 }
 
 std::string why_not(DType dtype, ReduceOp op) {
   if (knows(dtype, op)) return {};
   return fmt::format("there is no {} of {}: {}", name_of(op), name_of(dtype),
-                     kDomains[static_cast<std::size_t>(op)].why_not_others);
+                     kBuiltInOperations[static_cast<std::size_t>(op)].why_not_others);
 }
 
 bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept {
-  // "custom" alone does not say which reduction.
-  return name != name_of(ReduceOp::custom) && value_among(kReduceOpNames, name, out);
+  const auto* const found = std::ranges::find(kBuiltInOperations, name, &BuiltInOperation::name);
+  if (found == std::end(kBuiltInOperations)) return false;
+  out = static_cast<ReduceOp>(found - kBuiltInOperations);
+  return true;
 }
 
 Reduction Reduction::custom(CustomReduction reduction) {

@@ -130,9 +130,7 @@ Status check_all_to_all(Call& call, int rank, int size, CountSpan send_counts, C
 }  // namespace
 
 Unscaled place_scaled_input(Call& call) {
-  const double* const factor = call.reduction.factor();
-  if (factor == nullptr) return {};
-  const Unscaled unscaled{call.in.data, *factor};
+  const Unscaled unscaled{call.in.data, *call.reduction.factor()};
   call.in_place = call.out.count == call.in.count;
   if (call.in_place) {
     call.in = call.out;

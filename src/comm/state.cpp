@@ -246,7 +246,9 @@ Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan
   if (engine::InsideReduction::is_here()) [[unlikely]]
     comm::throw_inside_reduction(schedule::name_of(call.collective));
   with_memory([&] { return comm::check(call, rank, size, counts, recv_counts); }).throw_if_error();
-  const comm::Unscaled unscaled = with_memory([&] { return comm::place_scaled_input(call); });
+  comm::Unscaled unscaled;
+  if (call.reduction.factor() != nullptr) [[unlikely]]
+    unscaled = with_memory([&] { return comm::place_scaled_input(call); });
   const std::uint64_t segment_bytes =
       call.options->segment_bytes > 0 ? call.options->segment_bytes : config().segment_bytes;
   engine::OperationSpec spec;
@@ -291,7 +293,7 @@ Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan
           spec.signature.details, has_own ? std::string_view(call.options->label) : label,
           has_own ? call.options->label_number : label_number);
     }
-    if (unscaled.data != nullptr) {
+    if (unscaled.data != nullptr) [[unlikely]] {
       const DefaultArithmetic arithmetic;
       kernels::scale_function(spec.dtype)(const_cast<void*>(spec.input), unscaled.data, call.in.count,
                                           unscaled.factor);

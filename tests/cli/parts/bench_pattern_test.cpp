@@ -76,7 +76,7 @@ TEST(BenchPattern, TooManyRanksAreRefusedInWords) {
   EXPECT_EQ(Pattern::limitation(DType::bfloat16, ReduceOp::sum, 256), "");
   EXPECT_NE(Pattern::limitation(DType::bfloat16, ReduceOp::sum, 257), "");
   EXPECT_EQ(Pattern::limitation(DType::int8, ReduceOp::average, 2).substr(0, 31),
-            "there is no average of int8: su");
+            "there is no average of int8: on");
   EXPECT_EQ(Pattern::limitation(DType::int8, ReduceOp::sum, 100000), "");
   EXPECT_EQ(Pattern::limitation(DType::bfloat16, std::nullopt, 100000), "");
 }
