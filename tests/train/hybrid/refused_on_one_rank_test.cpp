@@ -27,7 +27,7 @@ namespace {
 struct OddImpl : torch::nn::Module {
   explicit OddImpl(bool is_odd) : linear(4, 4) {
     register_module("linear", linear);
-    if (is_odd) register_parameter("odd", at::ones({2}, at::kComplexFloat));
+    if (is_odd) register_parameter("odd", at::zeros({2}, at::kComplexHalf));
   }
   at::Tensor forward(const at::Tensor& x) { return linear(x); }
 
