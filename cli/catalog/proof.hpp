@@ -1,4 +1,4 @@
-// Proof: the checker's result for an algorithm with a given number of ranks and elements.
+// Proof: the checker's result for an algorithm with a number of ranks and elements; the spec that shows it.
 #pragma once
 
 #include <cstdint>
@@ -37,5 +37,9 @@ std::string stated_text(const algorithms::ClosedForm& form, std::string_view tex
 /// chunk.
 Proof prove(const algorithms::ConfiguredAlgorithm& configured, const algorithms::ScheduleSpec& spec,
             std::optional<std::uint64_t> count);
+
+/// The spec with which an algorithm is shown: `ranks` ranks on one host, or on hosts of unequal size if the
+/// algorithm's messages depend on hosts. Root 0.
+algorithms::ScheduleSpec example_of(const algorithms::Algorithm& algorithm, int ranks);
 
 }  // namespace kolo::cli

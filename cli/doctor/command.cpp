@@ -16,7 +16,6 @@
 #include "bench/processes.hpp"
 #include "commands.hpp"
 #include "doctor/examination.hpp"
-#include "doctor/examine.hpp"
 #include "doctor/report.hpp"
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"

@@ -1,4 +1,4 @@
-#include "doctor/examine.hpp"
+#include "doctor/examination.hpp"
 
 #include <algorithm>
 #include <chrono>

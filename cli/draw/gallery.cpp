@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "catalog/example.hpp"
+#include "catalog/proof.hpp"
 #include "draw/picture.hpp"
 #include "draw/web.hpp"
 #include "draw/words.hpp"

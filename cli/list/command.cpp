@@ -7,7 +7,6 @@
 #include <string>
 
 #include "algorithms/algorithm.hpp"
-#include "catalog/example.hpp"
 #include "catalog/proof.hpp"
 #include "commands.hpp"
 #include "options.hpp"

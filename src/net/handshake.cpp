@@ -59,6 +59,21 @@ std::string words_for(Encryption encryption) {
 constexpr const char* kSameKey =
     "KOLO_KEY (or the file of KOLO_KEY_FILE) must be the same on all ranks, and set on all or on none";
 
+constexpr const char* kOtherVersion =
+    " because it is another version of kolo; all ranks need the same version";
+/// By Reason: how the sentence "it refused this rank" goes on.
+constexpr const char* kRefusals[] = {
+    " for a reason that is unknown here",
+    kOtherVersion,
+    kOtherVersion,
+    " because it belongs to another job",
+    "'s key: ",  // and kSameKey
+    " because it wants another kind of encryption; KOLO_TLS and KOLO_TLS_CERT must be set on all ranks or on "
+    "none",
+    " because it is another rank than the one wanted",
+    " because it belongs to another user; without a key only ranks of one user meet: set KOLO_KEY",
+};
+
 }  // namespace
 
 Handshake::Handshake(const Identity& me, int peer, bool dialer) : me_(me), peer_(peer), dialer_(dialer) {}
@@ -151,33 +166,11 @@ Status Handshake::check_magic() {
   }
   if (magic != kRefusal) return Status(Code::rendezvous, "a message of the handshake out of turn");
   if (message.size() == kMagicBytes) return Status();  // the reason is not here yet
-  const char* why = "for a reason that is unknown here";
-  switch (static_cast<Reason>(message[kMagicBytes])) {
-    case Reason::version:
-    case Reason::protocol:
-      why = "because it is another version of kolo; all ranks need the same version";
-      break;
-    case Reason::job:
-      why = "because it belongs to another job";
-      break;
-    case Reason::key:
-      why = kSameKey;
-      return Status(Code::rendezvous, std::string("it refused this rank's key: ") + why);
-    case Reason::encryption:
-      why =
-          "because it wants another kind of encryption; KOLO_TLS and KOLO_TLS_CERT must be set on all "
-          "ranks or on none";
-      break;
-    case Reason::rank:
-      why = "because it is another rank than the one wanted";
-      break;
-    case Reason::user:
-      why = "because it belongs to another user; without a key only ranks of one user meet: set KOLO_KEY";
-      break;
-    case Reason::unknown:
-      break;
-  }
-  return Status(Code::rendezvous, std::string("it refused this rank ") + why);
+  const auto reason = static_cast<std::size_t>(static_cast<unsigned char>(message[kMagicBytes]));
+  const bool is_known = reason < std::size(kRefusals);
+  const bool is_key = reason == static_cast<std::size_t>(Reason::key);
+  return Status(Code::rendezvous, std::string("it refused this rank") + kRefusals[is_known ? reason : 0] +
+                                      (is_key ? kSameKey : ""));
 }
 
 Status Handshake::check_introduction() {

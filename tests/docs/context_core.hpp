@@ -19,5 +19,8 @@ struct CountArguments {
   std::string json;
 };
 CLI::Option* add_json(CLI::App& command, std::string& target, const std::string& what);
+template <typename Value>
+CLI::Option* add_value(CLI::App& command, const char* names, Value& target, const char* type,
+                       const std::string& what);
 inline constexpr const char* kCountExamples = "";
 int run_count(const CountArguments& arguments);

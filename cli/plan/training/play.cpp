@@ -66,8 +66,8 @@ class PipelinePlay {
       : times_(stages), micro_batches_(static_cast<std::size_t>(micro_batches)), stages_(stages.size()) {
     for (Stage& stage : stages_) {
       // The first stage's input and the last stage's loss are there.
-      stage.input.assign(micro_batches_, &stage == &stages_.front() ? 0 : kNever);
-      stage.gradient.assign(micro_batches_, &stage == &stages_.back() ? 0 : kNever);
+      stage.forward.ready.assign(micro_batches_, &stage == &stages_.front() ? 0 : kNever);
+      stage.backward.ready.assign(micro_batches_, &stage == &stages_.back() ? 0 : kNever);
     }
   }
 
@@ -84,46 +84,40 @@ class PipelinePlay {
   }
 
  private:
+  /// Forward or backward of a stage.
+  struct Work {
+    std::vector<double> ready;  ///< since when each micro-batch's input, or gradient, is there
+    std::size_t done = 0;       ///< micro-batches
+    double way_free = 0;        ///< since when the way to the stage that comes next carries nothing
+  };
   struct Stage {
-    std::vector<double> input, gradient;  ///< since when each micro-batch's is there
-    std::size_t forwards = 0, backwards = 0;
-    double free = 0;       ///< since when it has nothing to do
-    double next_free = 0;  ///< its way to the next stage, and to the one before
-    double previous_free = 0;
+    Work forward, backward;
+    double free = 0;  ///< since when it has nothing to do
   };
 
   /// Whether the stage's next work could be done.
   bool advance(std::size_t i) {
-    Stage& stage = stages_[i];
+    const Stage& stage = stages_[i];
+    const std::size_t forwards = stage.forward.done, backwards = stage.backward.done;
     const std::size_t warm_up = std::min(stages_.size() - 1 - i, micro_batches_);
-    const bool is_forward = stage.forwards < micro_batches_ && stage.forwards <= stage.backwards + warm_up;
-    if (is_forward) return forward(i);
-    return stage.backwards < micro_batches_ && backward(i);
+    if (forwards < micro_batches_ && forwards <= backwards + warm_up)
+      return work(i, &Stage::forward, times_[i].forward, times_[i].to_next, i + 1);
+    return backwards < micro_batches_ &&
+           work(i, &Stage::backward, times_[i].backward, times_[i].to_previous, i - 1);
   }
 
-  bool forward(std::size_t i) {
+  /// Computes for `seconds`, then sends to stage `next`, if there is one, for as long as `sending`.
+  bool work(std::size_t i, Work Stage::*kind, double seconds, double sending, std::size_t next) {
     Stage& stage = stages_[i];
-    const double ready = stage.input[stage.forwards];
+    Work& own = stage.*kind;
+    const double ready = own.ready[own.done];
     if (ready == kNever) return false;
-    stage.free = std::max(stage.free, ready) + times_[i].forward;
-    if (i + 1 < stages_.size()) {
-      stage.next_free = std::max(stage.next_free, stage.free) + times_[i].to_next;
-      stages_[i + 1].input[stage.forwards] = stage.next_free;
+    stage.free = std::max(stage.free, ready) + seconds;
+    if (next < stages_.size()) {
+      own.way_free = std::max(own.way_free, stage.free) + sending;
+      (stages_[next].*kind).ready[own.done] = own.way_free;
     }
-    ++stage.forwards;
-    return true;
-  }
-
-  bool backward(std::size_t i) {
-    Stage& stage = stages_[i];
-    const double ready = stage.gradient[stage.backwards];
-    if (ready == kNever) return false;
-    stage.free = std::max(stage.free, ready) + times_[i].backward;
-    if (i > 0) {
-      stage.previous_free = std::max(stage.previous_free, stage.free) + times_[i].to_previous;
-      stages_[i - 1].gradient[stage.backwards] = stage.previous_free;
-    }
-    ++stage.backwards;
+    ++own.done;
     return true;
   }
 
