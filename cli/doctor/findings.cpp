@@ -94,21 +94,16 @@ class Judge {
     for (const Dial& dial : seen_.dials) {
       if (dial.outcome == "ok") continue;
       const std::string way = fmt::format("{} cannot reach {}", seen_.name(dial.from), seen_.name(dial.to));
+      const std::string open = fmt::format(", or no route leads there: open TCP from {} to {}, {}",
+                                           seen_.host_name(dial.from), seen_.host_name(dial.to), kPorts);
       if (dial.outcome == "silent") {
-        problem(
-            fmt::format("{}: no answer ({})", way, dial.why),
-            fmt::format("a firewall drops what it sends, or no route leads there: open TCP from {} to {}, {}",
-                        seen_.host_name(dial.from), seen_.host_name(dial.to), kPorts));
+        problem(fmt::format("{}: no answer ({})", way, dial.why), "a firewall drops what it sends" + open);
       } else if (dial.outcome == "no route") {
-        problem(fmt::format("{}: {}", way, dial.why),
-                fmt::format("a firewall rejects it (firewalld answers so), or no route leads there: open TCP "
-                            "from {} to {}, {}",
-                            seen_.host_name(dial.from), seen_.host_name(dial.to), kPorts));
+        problem(fmt::format("{}: {}", way, dial.why), "a firewall rejects it (firewalld answers so)" + open);
       } else if (dial.outcome == "refused") {
         problem(fmt::format("{}: refused ({})", way, dial.why),
                 "a firewall rejects it, or another host answers at that address: compare KOLO_INTERFACE on "
-                "both, and "
-                "addresses that several hosts have (docker0, virbr0)");
+                "both, and addresses that several hosts have (docker0, virbr0)");
       } else {
         problem(fmt::format("{}: {}", way, dial.why), "name an interface that both have with KOLO_INTERFACE");
       }
@@ -128,8 +123,7 @@ class Judge {
     if (mtus.size() > 1) {
       warning("hosts send packets of different sizes: " + listed(mtus),
               "give all interfaces of this network the same MTU; where it is too large for what lies "
-              "between, long "
-              "messages hang");
+              "between, long messages hang");
     }
     const auto families = known([](const Card& card) { return card.family; });
     if (families.size() > 1) {
@@ -221,14 +215,12 @@ class Judge {
       if (!facts.direct_read.empty()) {
         here(false, "ranks may not read each other's memory: process_vm_readv: " + facts.direct_read,
              "sysctl kernel.yama.ptrace_scope=0, or in a container --cap-add SYS_PTRACE; until then memory "
-             "that kolo "
-             "did not give out is copied once more");
+             "that kolo did not give out is copied once more");
       }
       if (facts.memfd.empty() && !facts.huge_pages.empty()) {
         here(false, "shared memory gets no huge pages: " + facts.huge_pages,
              "large sums are faster with them: Linux 6.1 grants them where memory in such pieces is free, "
-             "older "
-             "ones after echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root)");
+             "older ones after echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root)");
       }
     }
   }

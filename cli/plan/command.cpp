@@ -160,11 +160,6 @@ std::string json_of(const selection::Topology& topology, const PlanRequest& requ
       .dump();
 }
 
-/// What carries the data, and where the time comes from.
-Cells ways_of(const selection::ScoredAlgorithm& ranked) {
-  return {ranked.measured ? "measured" : "predicted", ranked.in_shared_memory ? "shared memory" : "messages"};
-}
-
 /// The lines above the table.
 std::string plan_heading(const selection::Topology& topology, const PlanRequest& request,
                          std::uint64_t bytes) {
@@ -196,12 +191,12 @@ void print_table(const selection::Topology& topology, const PlanRequest& request
   for (const Line& line : plan.lines) {
     const std::string name = line.ranked.configured.name();
     const bool sends = !line.ranked.in_shared_memory;
-    Cells& row = rows.emplace_back(Cells{
-        (line.is_chosen ? "> " : "  ") + (request.wide ? name : shortened(name, kLongestName)),
-        plan::format_time(line.ranked.seconds, unit), sends ? std::to_string(line.totals.steps) : "-",
-        sends ? std::to_string(line.totals.messages) : "-", sends ? format_size(line.totals.max_sent) : "-",
-        sends ? format_size(line.totals.max_received) : "-"});
-    for (std::string& way : ways_of(line.ranked)) row.push_back(std::move(way));
+    rows.push_back(
+        {(line.is_chosen ? "> " : "  ") + (request.wide ? name : shortened(name, kLongestName)),
+         plan::format_time(line.ranked.seconds, unit), sends ? std::to_string(line.totals.steps) : "-",
+         sends ? std::to_string(line.totals.messages) : "-", sends ? format_size(line.totals.max_sent) : "-",
+         sends ? format_size(line.totals.max_received) : "-", line.ranked.measured ? "measured" : "predicted",
+         sends ? "messages" : "shared memory"});
   }
   fmt::print("{}{}", plan_heading(topology, request, bytes),
              table({{"  algorithm", "", 0, true},

@@ -75,10 +75,11 @@ void print_waiting(const std::vector<RankTimeline>& ranks, const Waiting& waitin
   }
   if (rows.size() > kMostRows) fmt::print("... and {} more pairs of ranks\n", rows.size() - kMostRows);
   if (const int slowest = waiting.straggler(); slowest >= 0) {
+    const auto own = waiting.of_rank.find(slowest);
     const std::string told = fmt::format(
         "Rank {} delayed the job most: the other ranks waited {:.3f} s for it in all, and it waited {:.3f} s "
         "for them.",
-        name(slowest), waiting.seconds_for(slowest), waiting.seconds_of(slowest));
+        name(slowest), waiting.for_rank.at(slowest), own == waiting.of_rank.end() ? 0 : own->second);
     fmt::print("{}", wrapped(told, kTerminalWidth));
   }
 }

@@ -138,27 +138,15 @@ std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out)
   return events;
 }
 
-double Waiting::seconds_for(int awaited) const {
-  double sum = 0;
-  for (const auto& [pair, time] : seconds) sum += pair.second == awaited ? time : 0;
-  return sum;
-}
-
-double Waiting::seconds_of(int waiting) const {
-  double sum = 0;
-  for (const auto& [pair, time] : seconds) sum += pair.first == waiting ? time : 0;
-  return sum;
-}
-
 int Waiting::straggler() const {
-  std::map<int, double> balance;
-  for (const auto& [pair, time] : seconds) {
-    balance[pair.first] -= time;
-    balance[pair.second] += time;
-  }
   int worst = -1;
-  for (const auto& [rank, time] : balance) {
-    if (time > (worst < 0 ? 0 : balance.at(worst))) worst = rank;
+  double most = 0;
+  for (const auto& [rank, time] : for_rank) {
+    const auto own = of_rank.find(rank);
+    const double balance = time - (own == of_rank.end() ? 0 : own->second);
+    if (balance <= most) continue;
+    worst = rank;
+    most = balance;
   }
   return worst;
 }
@@ -166,7 +154,11 @@ int Waiting::straggler() const {
 Waiting waiting_in(const std::vector<RankTimeline>& timelines) {
   Waiting found;
   for (const RankTimeline& one : timelines) {
-    for (const auto& [rank, time_us] : one.waited_us) found.seconds[{one.rank, rank}] = time_us * 1e-6;
+    for (const auto& [rank, time_us] : one.waited_us) {
+      const double time = found.seconds[{one.rank, rank}] = time_us * 1e-6;
+      found.of_rank[one.rank] += time;
+      found.for_rank[rank] += time;
+    }
     found.span[one.rank] = std::max(0.0, (one.end_us - one.begin_us) * 1e-6);
   }
   return found;

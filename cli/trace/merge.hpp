@@ -37,10 +37,10 @@ std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out)
 
 struct Waiting {
   std::map<std::pair<int, int>, double> seconds;  ///< by (waiting rank, awaited rank)
+  std::map<int, double> for_rank;                 ///< of all ranks together, by awaited rank
+  std::map<int, double> of_rank;                  ///< for all ranks together, by waiting rank
   std::map<int, double> span;                     ///< from a rank's first event to its last
 
-  double seconds_for(int awaited) const;  ///< of all ranks together
-  double seconds_of(int waiting) const;   ///< for all ranks together
   /// The rank for which its peers waited the longest, minus its own waiting time; -1 if no rank waited.
   int straggler() const;
 };

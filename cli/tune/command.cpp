@@ -93,7 +93,6 @@ bench::Settings settings_for(const TuneRequest& request, const std::string& coll
 }
 
 int tune_as_rank(const TuneRequest& request) {
-  for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
   Communicator communicator = Communicator::create();
   if (communicator.size() < 2) refuse("one rank has nothing to tune");
   const bool leads = communicator.rank() == 0;
@@ -157,7 +156,6 @@ int tune_as_rank(const TuneRequest& request) {
 
 /// The same measurement as `kolo bench --algorithm all`, once for each setting.
 int tune_this_machine(const TuneRequest& request) {
-  for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
   selection::update_table(request.file, [](selection::TuningTable&) {
   }).throw_if_error();  // reports a file that cannot be written before the measurement
   JsonLines json(request.json);
@@ -219,6 +217,7 @@ int run_tune(TuneRequest& request, const std::vector<std::string>& given) {
     fmt::print(stderr, "kolo tune: there is no place for the table: name one with -o or KOLO_TABLE\n");
     return kTuneUsage;
   }
+  for (const std::string& collective : request.collectives) settings_for(request, collective, 2);  // checks
   return launch.launcher == "none" ? tune_this_machine(request) : tune_as_rank(request);
 }
 
