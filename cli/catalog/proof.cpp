@@ -47,7 +47,8 @@ Proof prove(const algorithms::ConfiguredAlgorithm& configured, const algorithms:
   const std::uint32_t parts = schedule::part_count(schedules[0]);
   const std::vector<std::uint64_t> counts = schedule::even_parts(count.value_or(parts), parts);
   const bool uneven = !counts.empty() && counts.front() != counts.back();
-  if (const Status status = algorithms::supports(algorithm, spec, {.uneven = uneven}); !status.ok()) {
+  const schedule::CallKey key{.parts = uneven ? counts : std::vector<std::uint64_t>()};
+  if (const Status status = algorithms::supports(algorithm, spec, key); !status.ok()) {
     proof.unable = status.message();
     return proof;
   }

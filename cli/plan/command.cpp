@@ -115,19 +115,21 @@ struct Plan {
 };
 
 Plan make_plan(selection::Chooser& chooser, schedule::Collective collective, std::uint64_t bytes) {
-  selection::Choice choice;
-  choice.spec = {collective, 0, chooser.topology().size, 0, {}, chooser.topology().hosts};
-  choice.bytes = bytes;
-  choice.preferred = config().algorithm;
-  const algorithms::ConfiguredAlgorithm chosen = chooser.choose(choice).value_or_throw();
+  const schedule::CallKey key{.collective = collective};
+  const algorithms::ConfiguredAlgorithm chosen =
+      chooser.choose(key, bytes, config().algorithm).value_or_throw();
   Plan plan{{}, chosen.name()};
-  for (selection::ScoredAlgorithm& ranked : chooser.ranking(choice.spec, {}, bytes)) {
+  for (selection::ScoredAlgorithm& ranked : chooser.ranking(key, bytes)) {
     Line& line = plan.lines.emplace_back();
     line.is_chosen = chooser.in_ring_order(ranked.configured) == chosen;
     line.ranked = std::move(ranked);
     if (line.ranked.in_shared_memory) continue;  // nothing is sent
-    algorithms::ScheduleSpec spec = choice.spec;
-    spec.arguments = line.ranked.configured.arguments;
+    const algorithms::ScheduleSpec spec{collective,
+                                        0,
+                                        chooser.topology().size,
+                                        0,
+                                        line.ranked.configured.arguments,
+                                        chooser.topology().hosts};
     const std::vector<schedule::Schedule> schedules =
         algorithms::generate_all(*line.ranked.configured.algorithm, spec);
     line.totals =

@@ -92,11 +92,7 @@ algorithms::ConfiguredAlgorithm chosen_for(const TrainingJob& job) {
   std::iota(topology.hosts.begin(), topology.hosts.end(), 0);
   topology.links_between = transport::fastest_transport(transport::Reach::network).name;
   topology.model.network.wire_per_byte = 1 / job.bytes_per_second;
-  selection::Choice choice;
-  choice.spec = {schedule::Collective::all_reduce, 0, job.workers, 0, {}, topology.hosts};
-  choice.bytes = job.bytes;
-  choice.preferred = config().algorithm;
-  return selection::Chooser(std::move(topology)).choose(choice).value_or_throw();
+  return selection::Chooser(std::move(topology)).choose({}, job.bytes, config().algorithm).value_or_throw();
 }
 
 std::vector<PricedRow> priced_rows(const TrainingJob& job) {

@@ -102,8 +102,8 @@ Measured measure(const algorithms::ConfiguredAlgorithm& algorithm, int ranks,
     spec.hosts.push_back(rank / request.per_host);
   }
   Measured result{.algorithm = algorithm, .ranks = ranks};
-  const algorithms::Requirements requirements{.rounded = arithmetic.wire != Wire::native};
-  if (const Status status = algorithms::supports(*algorithm.algorithm, spec, requirements); !status.ok()) {
+  const schedule::CallKey key{.wire = arithmetic.wire};
+  if (const Status status = algorithms::supports(*algorithm.algorithm, spec, key); !status.ok()) {
     result.unable = status.message();
     return result;
   }

@@ -11,6 +11,7 @@
 
 #include "algorithms/arguments.hpp"
 #include "base/status.hpp"
+#include "schedule/call_key.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/shared_memory_form.hpp"
 
@@ -105,20 +106,11 @@ struct ConfiguredAlgorithm {
 /// Reads "NAME[:PARAMETER=VALUE]...". For an unknown algorithm or parameter the error lists the known ones.
 Result<ConfiguredAlgorithm> parse_algorithm(schedule::Collective collective, std::string_view text);
 
-/// Requirements of a call beyond its spec.
-struct Requirements {
-  bool rank_order = false;  ///< the reduction is not commutative
-  bool custom = false;      ///< the reduction is the caller's own, which never runs in shared memory
-  bool in_place = false;
-  bool uneven = false;  ///< parts of different lengths
-  /// Data is rounded to a wire format: never in shared memory, and every chunk must be completed only once.
-  bool rounded = false;
-};
-
-/// Whether the algorithm can serve this call; the error says what it cannot do and why.
-Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requirements& requirements = {});
+/// Whether the algorithm can serve calls with this key, whose collective and root are those of `spec`; the
+/// error says what it cannot do and why.
+Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const schedule::CallKey& key = {});
 
 /// How such a call runs where all ranks share memory; null if it sends messages there, too.
-const schedule::SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements);
+const schedule::SharedMemoryForm* form_of(const Algorithm& algorithm, const schedule::CallKey& key);
 
 }  // namespace kolo::algorithms

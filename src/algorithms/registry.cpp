@@ -111,18 +111,18 @@ Result<ConfiguredAlgorithm> parse_algorithm(schedule::Collective collective, std
   return result;
 }
 
-Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requirements& requirements) {
+Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const schedule::CallKey& key) {
   std::string why;
-  if (requirements.rank_order && !algorithm.rank_ordered) {
+  if (!key.commutative && !algorithm.rank_ordered) {
     why = "does not combine in rank order, which a reduction that is not commutative needs";
-  } else if (requirements.in_place && algorithm.out_of_place_only) {
+  } else if (key.in_place && algorithm.out_of_place_only) {
     why = "cannot run in place";
-  } else if (requirements.uneven && algorithm.even_parts_only) {
+  } else if (key.is_uneven() && algorithm.even_parts_only) {
     why = "needs parts of equal lengths";
   } else if (algorithm.objection != nullptr) {
     why = algorithm.objection(spec);
   }
-  if (why.empty() && requirements.rounded) {
+  if (why.empty() && key.is_rounded()) {
     const std::string twice = schedule::completed_twice(spec.size, [&, asked = spec](int rank) mutable {
       asked.rank = rank;
       return algorithm.generate(asked);
@@ -138,8 +138,8 @@ Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requ
                                             spec.arguments.text() + "' " + why);
 }
 
-const schedule::SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements) {
-  const bool may_be = algorithm.in_shared_memory && !requirements.custom && !requirements.rounded;
+const schedule::SharedMemoryForm* form_of(const Algorithm& algorithm, const schedule::CallKey& key) {
+  const bool may_be = algorithm.in_shared_memory && !key.is_custom() && !key.is_rounded();
   return may_be ? &*algorithm.in_shared_memory : nullptr;
 }
 

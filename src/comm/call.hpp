@@ -5,12 +5,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/status.hpp"
 #include "engine/inside_reduction.hpp"
 #include "kolo/communicator.hpp"
-#include "schedule/schedule.hpp"
+#include "schedule/call_key.hpp"
 
 namespace kolo::comm {
 
@@ -21,9 +20,7 @@ inline const CallOptions kUsual;
 
 using CountSpan = std::span<const std::uint64_t>;
 
-/// The arguments of any collective in one form. `in_parts` and `out_parts` are the elements of each part
-/// where the collective has one part per rank (see BufferName); empty where the algorithm divides the data
-/// (`count`).
+/// The arguments of any collective in one form.
 struct Call {
   schedule::Collective collective = schedule::Collective::barrier;
   ConstBuffer in;
@@ -33,18 +30,11 @@ struct Call {
   const CallOptions* options = &kUsual;  ///< outlive the Call
   bool one_buffer = false;               ///< all_to_all in place
   std::uint32_t split = 0;  ///< the number of the split() or subgroup() that makes this call; 0: none does
-
-  // Found by check().
-  std::uint64_t count = 0;  ///< elements, the same number on every rank
-  std::vector<std::uint64_t> in_parts;
-  std::vector<std::uint64_t> out_parts;
-  bool uneven = false;
-  bool in_place = false;
 };
 
-/// Fills in the derived fields, or says what is wrong with the arguments. `counts` and `recv_counts` as the
-/// user gave them.
-Status check(Call& call, int rank, int size, CountSpan counts = {}, CountSpan recv_counts = {});
+/// Fills in `key`, but for what `options` say, or says what is wrong with the arguments. Clears a buffer that
+/// the call ignores on this rank. `counts` and `recv_counts` as the user gave them.
+Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_counts, schedule::CallKey& key);
 
 /// The input of a premultiplied sum.
 struct Unscaled {
@@ -54,7 +44,7 @@ struct Unscaled {
 /// Makes a call of a premultiplied sum, which check() has passed, one of a sum of scaled contributions. Its
 /// input is then the output, if that has room for it, else memory that the reduction keeps: still to be
 /// written, as the last thing that can fail, from what is returned.
-Unscaled place_scaled_input(Call& call);
+Unscaled place_scaled_input(Call& call, schedule::CallKey& key);
 
 /// Whether calls may use this memory: the place where a call on a device's memory is told from all others.
 inline bool is_usable(const ConstBuffer& buffer) {
@@ -73,8 +63,8 @@ inline void refuse_inside_reduction(std::string_view call) {
 }
 
 /// Says what is wrong with the wire format that the caller names.
-Status check_wire(const Call& call);
-/// Why this call cannot have a wire format that rounds; empty where it can.
-std::string why_not_rounded(const Call& call);
+Status check_wire(const schedule::CallKey& key, Wire wire);
+/// Why a call cannot have a wire format that rounds; empty where it can.
+std::string why_not_rounded(const schedule::CallKey& key);
 
 }  // namespace kolo::comm

@@ -15,13 +15,13 @@ Status unfit(schedule::Collective collective, std::string_view why) {
 }
 
 /// Fails for arguments that no call can have.
-Status check_estimate(const comm::Call& call, std::uint64_t bytes) {
-  if (call.collective == schedule::Collective::send_recv)
-    return unfit(call.collective, "has no algorithms to choose from");
-  if (call.collective == schedule::Collective::barrier && bytes != 0)
-    return unfit(call.collective, "has no bytes");
-  if (call.count > comm::kMostElements) return unfit(call.collective, "of more than memory can hold");
-  return comm::check_wire(call);
+Status check_estimate(const schedule::CallKey& key, std::uint64_t bytes, const CallOptions& options) {
+  if (key.collective == schedule::Collective::send_recv)
+    return unfit(key.collective, "has no algorithms to choose from");
+  if (key.collective == schedule::Collective::barrier && bytes != 0)
+    return unfit(key.collective, "has no bytes");
+  if (bytes > std::uint64_t{1} << 61) return unfit(key.collective, "of more than memory can hold");
+  return comm::check_wire(key, options.wire.value_or(Wire::native));
 }
 
 }  // namespace
@@ -31,19 +31,17 @@ Estimate Communicator::estimate(std::string_view collective, std::uint64_t bytes
   constexpr DType kType = DType::float32;
   comm::refuse_inside_reduction("estimate");
   State& s = state();
-  comm::Call call;
-  call.collective = algorithms::require_collective(collective).value_or_throw();
-  call.options = &options;
-  call.in.dtype = kType;
-  call.count = bytes / size_of(kType) + (bytes % size_of(kType) == 0 ? 0 : 1);
-  check_estimate(call, bytes).throw_if_error();
-  const Wire wire = s.wire_for(call);
-  selection::Choice choice = s.choice_of(call, kType, wire);
-  if (wire == Wire::native) choice.bytes = bytes;
-  const std::uint64_t segment = options.segment_bytes > 0 ? options.segment_bytes : config().segment_bytes;
-  const selection::Cuts cuts{.block = kernels::wire_format(wire).block_bytes(),
-                             .segment = static_cast<double>(segment)};
-  selection::Expectation expected = s.chooser->expect(choice, cuts).value_or_throw();
+  schedule::CallKey key{.collective = algorithms::require_collective(collective).value_or_throw(),
+                        .dtype = kType,
+                        .count = bytes / size_of(kType) + (bytes % size_of(kType) == 0 ? 0 : 1)};
+  check_estimate(key, bytes, options).throw_if_error();
+  s.apply(options, key);
+  const kernels::WireFormat format = kernels::wire_format(key.wire);
+  const selection::Cuts cuts{.block = format.block_bytes(),
+                             .segment = static_cast<double>(key.segment_bytes)};
+  const std::uint64_t sent = key.is_rounded() ? format.bytes(key.count) : bytes;
+  const selection::Expectation expected =
+      s.chooser->expect(key, sent, cuts, config().algorithm).value_or_throw();
   return {
       .time = std::chrono::duration<double>(expected.seconds),
       .algorithm = expected.configured.name(),

@@ -1,8 +1,8 @@
 #include "comm/state.hpp"
 
 #include <numeric>
-#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -31,43 +31,27 @@ Wire wire_of(const transport::Signature& signature) {
   return static_cast<Wire>(signature.reduction >> kWireShift);
 }
 
-std::uint64_t details_of(const comm::Call& call, std::uint64_t segment_bytes) {
-  std::uint64_t value = hash(kHashSeed, segment_bytes);
-  if (call.uneven && call.collective != schedule::Collective::all_to_all) {
-    const bool parts_are_in = call.collective == schedule::Collective::reduce_scatter ||
-                              call.collective == schedule::Collective::scatter;
-    for (const std::uint64_t part : parts_are_in ? call.in_parts : call.out_parts) value = hash(value, part);
+/// The counts of an all_to_all are those of one rank: no other rank has the same.
+std::uint64_t details_of(const schedule::CallKey& key) {
+  std::uint64_t value = hash(kHashSeed, key.segment_bytes);
+  if (key.collective != schedule::Collective::all_to_all) {
+    for (const std::uint64_t part : key.parts) value = hash(value, part);
   }
-  if (const CustomReduction* custom = call.reduction.custom_reduction()) {
-    value = hash(hash(value, std::uint64_t{1}), std::string_view(custom->name));
-  }
-  return hash(value, std::uint64_t{call.uneven});
+  if (key.is_custom()) value = hash(hash(value, std::uint64_t{1}), std::string_view(key.custom));
+  return hash(value, std::uint64_t{key.is_uneven()});
 }
 
 /// The parts of the whole data: of each rank, or one.
-std::span<const std::uint64_t> parts_of(const comm::Call& call) {
-  const auto& parts = call.in_parts.size() > call.out_parts.size() ? call.in_parts : call.out_parts;
-  return parts.empty() ? std::span(&call.count, 1) : std::span(parts);
-}
-
-/// Null for a built-in reduction, or if there is none.
-const CustomReduction* custom_reduction_of(const comm::Call& call) {
-  return schedule::is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
-}
-
-void use(const comm::PlanCache::Entry& entry, engine::OperationSpec& spec) {
-  spec.prepared = entry.prepared.get();
-  spec.signature.algorithm = entry.index;
-  spec.signature.details = entry.details;
+std::vector<std::uint64_t> parts_of(const schedule::CallKey& key, int size) {
+  if (key.is_uneven()) return key.parts;
+  const schedule::CollectiveTraits& traits = schedule::traits_of(key.collective);
+  const bool has_parts = traits.input_within_output() || traits.output_within_input();
+  return schedule::even_parts(key.count, has_parts ? static_cast<std::uint64_t>(size) : 1);
 }
 
 /// While the ranks meet, no costs are known to choose by. Trees connect few pairs of ranks.
 std::string_view meeting_algorithm(schedule::Collective collective) {
   return collective == schedule::Collective::barrier ? "tree" : "binomial";
-}
-
-bool is_one_way(schedule::Collective collective) {
-  return schedule::has_root(collective);
 }
 
 }  // namespace
@@ -159,144 +143,93 @@ void Communicator::State::share_memory() {
   chooser = std::make_unique<selection::Chooser>(std::move(topology));
 }
 
-Wire Communicator::State::wire_for(const comm::Call& call) const {
+Wire Communicator::State::wire_for(const schedule::CallKey& key, const CallOptions& options) const {
   if (size == 1) return Wire::native;
-  if (call.options->wire) return *call.options->wire;
+  if (options.wire) return *options.wire;
   // An algorithm that the caller names may not support the format, and within one host's memory there is no
   // wire.
-  const bool is_free = call.options->algorithm.empty() && group->team == nullptr && !meeting;
+  const bool is_free = options.algorithm.empty() && group->team == nullptr && !meeting;
   const Wire wanted = config().wire;
-  return is_free && wanted != Wire::native && comm::why_not_rounded(call).empty() ? wanted : Wire::native;
+  return is_free && wanted != Wire::native && comm::why_not_rounded(key).empty() ? wanted : Wire::native;
 }
 
-selection::Choice Communicator::State::choice_of(const comm::Call& call, DType dtype, Wire wire) const {
-  const CustomReduction* custom = custom_reduction_of(call);
-  selection::Choice choice;
-  choice.spec = {call.collective, rank, size, call.root, {}, chooser->topology().hosts};
-  choice.requirements = {.rank_order = custom != nullptr && !custom->commutative,
-                         .custom = custom != nullptr,
-                         .in_place = call.one_buffer,
-                         .uneven = call.uneven,
-                         .rounded = wire != Wire::native};
-  choice.bytes = choice.requirements.rounded ? kernels::wire_format(wire).bytes(call.count)
-                                             : call.count * size_of(dtype);
-  choice.wanted = call.options->algorithm;
-  choice.preferred = meeting ? meeting_algorithm(call.collective) : config().algorithm;
-  return choice;
+void Communicator::State::apply(const CallOptions& options, schedule::CallKey& key) const {
+  key.segment_bytes = options.segment_bytes > 0 ? options.segment_bytes : config().segment_bytes;
+  key.wire = wire_for(key, options);
+  if (!options.algorithm.empty()) key.algorithm = options.algorithm;
 }
 
-comm::PlanCache::Entry Communicator::State::prepare(const comm::Call& call, DType dtype,
-                                                    std::uint64_t segment_bytes, Wire wire) {
-  const CustomReduction* custom = custom_reduction_of(call);
-  selection::Choice choice = choice_of(call, dtype, wire);
-  const bool in_place =
-      call.in_place && !engine::is_scaled_average(call.reduction.op(), dtype, links().size());
-  comm::PlanCache::Key key{.collective = call.collective,
-                           .algorithm = std::string(choice.wanted),
-                           .root = call.root,
-                           .element_bytes = size_of(dtype),
-                           .segment_bytes = segment_bytes,
-                           .wire = wire,
-                           .in_place = in_place,
-                           .rank_order = choice.requirements.rank_order,
-                           .custom = custom == nullptr ? std::nullopt : std::optional(custom->name),
-                           .count = call.count,
-                           .in_parts = {},
-                           .out_parts = {}};
-  if (call.uneven) {
-    key.in_parts = call.in_parts;
-    key.out_parts = call.out_parts;
+std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const schedule::CallKey& key) const {
+  auto prepared = std::make_shared<engine::PreparedCall>();
+  prepared->key = key;
+  transport::Signature& signature = prepared->signature;
+  signature.collective = static_cast<std::uint8_t>(key.collective);
+  signature.dtype = static_cast<std::uint8_t>(key.dtype);
+  signature.count = key.count;
+  if (key.collective == schedule::Collective::send_recv) {
+    signature.details = key.segment_bytes;
+    prepared->plan = engine::make_plan(key.root >= 0 ? schedule::make_send(rank, size, key.root)
+                                                     : schedule::make_recv(rank, size, -1 - key.root),
+                                       key);
+    return prepared;
   }
-  return plans.get(std::move(key), [&] {
-    const algorithms::ConfiguredAlgorithm chosen = chooser->choose(choice).value_or_throw();
-    choice.spec.arguments = chosen.arguments;
-    comm::PlanCache::Entry made;
-    auto prepared = std::make_shared<engine::PreparedCall>();
-    prepared->algorithm = chosen.name();
-    made.prepared = prepared;
-    made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms::algorithms().data());
-    const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
-    made.details = hash(details_of(call, segment_bytes), arguments);
-    const schedule::SharedMemoryForm* form = chooser->form_of(*chosen.algorithm, choice.requirements);
-    if (group->team != nullptr && form != nullptr) {
-      prepared->team = group->team.get();
-      prepared->shape =
-          engine::shared_memory::make_shape(*form, parts_of(call), size, call.root, size_of(dtype));
-      return made;
-    }
-    const schedule::Schedule schedule = chosen.algorithm->generate(choice.spec);
-    engine::Shape shape;
-    shape.element_bytes = size_of(dtype);
-    shape.segment_bytes = segment_bytes;
-    shape.in_place = in_place;
-    shape.input_parts = call.in_parts;
-    shape.output_parts = call.out_parts;
-    if (shape.input_parts.empty() && shape.output_parts.empty()) {
-      shape.input_parts = shape.output_parts =
-          schedule::even_parts(call.count, schedule.chunks, kernels::wire_format(wire).block);
-    }
-    shape.wire = prepared->wire = wire;
-    prepared->plan = engine::make_plan(schedule, shape);
-    return made;
-  });
+  const std::uint64_t bytes =
+      key.is_rounded() ? kernels::wire_format(key.wire).bytes(key.count) : key.count * size_of(key.dtype);
+  const algorithms::ConfiguredAlgorithm chosen =
+      chooser->choose(key, bytes, meeting ? meeting_algorithm(key.collective) : config().algorithm)
+          .value_or_throw();
+  prepared->algorithm = chosen.name();
+  signature.reduction = reduction_and_wire(key.op, key.wire);
+  signature.algorithm = static_cast<std::uint8_t>(chosen.algorithm - algorithms::algorithms().data());
+  signature.root = key.root;
+  signature.details = hash(details_of(key), hash(kHashSeed, std::string_view(chosen.arguments.text())));
+  const schedule::SharedMemoryForm* form = chooser->form_of(*chosen.algorithm, key);
+  if (group->team != nullptr && form != nullptr) {
+    prepared->team = group->team.get();
+    prepared->shape =
+        engine::shared_memory::make_shape(*form, parts_of(key, size), size, key.root, size_of(key.dtype));
+  } else {
+    prepared->plan =
+        engine::make_plan(chosen.algorithm->generate({key.collective, rank, size, key.root, chosen.arguments,
+                                                      chooser->topology().hosts}),
+                          key);
+  }
+  return prepared;
 }
 
 Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan counts,
                                 comm::CountSpan recv_counts) {
   if (engine::InsideReduction::is_here()) [[unlikely]]
     comm::throw_inside_reduction(schedule::name_of(call.collective));
-  with_memory([&] { return comm::check(call, rank, size, counts, recv_counts); }).throw_if_error();
+  schedule::CallKey key;
+  const CallOptions& options = *call.options;
+  with_memory([&] {
+    Status status = comm::check(call, rank, size, counts, recv_counts, key);
+    if (status.ok()) apply(options, key);
+    return status;
+  }).throw_if_error();
   comm::Unscaled unscaled;
   if (call.reduction.factor() != nullptr) [[unlikely]]
-    unscaled = with_memory([&] { return comm::place_scaled_input(call); });
-  const std::uint64_t segment_bytes =
-      call.options->segment_bytes > 0 ? call.options->segment_bytes : config().segment_bytes;
+    unscaled = with_memory([&] { return comm::place_scaled_input(call, key); });
   engine::OperationSpec spec;
-  spec.collective = call.collective;
+  spec.group = group;
   spec.input = call.in.data;
   spec.output = call.out.data;
-  spec.dtype = call.collective == schedule::Collective::broadcast || call.in.data == nullptr ? call.out.dtype
-                                                                                             : call.in.dtype;
-  spec.group = group;
-  spec.acknowledged = is_one_way(call.collective);
-  spec.signature.collective = static_cast<std::uint8_t>(call.collective);
-  spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
-  const Wire wire = wire_for(call);
-  spec.signature.reduction = schedule::is_reducing(call.collective)
-                                 ? reduction_and_wire(call.reduction.op(), wire)
-                                 : std::uint8_t{0};
-  spec.signature.root =
-      schedule::has_root(call.collective) ? call.root : static_cast<std::int32_t>(call.split);
-  spec.signature.count = call.count;
-
   return with_memory([&] {
     const std::lock_guard lock(mutex);
-    const bool is_usual =
-        call.options->algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
-    comm::PlanCache::Entry unusual;  // outlives the call of start()
-    if (is_usual) {
-      const comm::PlanCache::FastKey key{call.collective, spec.dtype,      call.reduction.op(),
-                                         call.in_place,   call.one_buffer, call.root,
-                                         call.count,      segment_bytes,   wire};
-      comm::PlanCache::FastEntry& recent = plans.recent(key);
-      if (recent.key != key) {
-        recent.entry = prepare(call, spec.dtype, segment_bytes, wire);
-        recent.key = key;
-      }
-      use(recent.entry, spec);
-    } else {
-      unusual = prepare(call, spec.dtype, segment_bytes, wire);
-      use(unusual, spec);
-    }
-    if (const bool has_own = !call.options->label.empty(); has_own || !label.empty()) {
+    const engine::PreparedCall& prepared = plans.get(key, [&] { return prepare(key); });
+    spec.prepared = &prepared;
+    spec.signature = prepared.signature;
+    if (call.split != 0) spec.signature.root = static_cast<std::int32_t>(call.split);
+    if (const bool has_own = !options.label.empty(); has_own || !label.empty()) {
       spec.signature.details = comm::Labels::instance().mark(
-          spec.signature.details, has_own ? std::string_view(call.options->label) : label,
-          has_own ? call.options->label_number : label_number);
+          spec.signature.details, has_own ? std::string_view(options.label) : label,
+          has_own ? options.label_number : label_number);
     }
     if (unscaled.data != nullptr) [[unlikely]] {
       const DefaultArithmetic arithmetic;
-      kernels::scale_function(spec.dtype)(const_cast<void*>(spec.input), unscaled.data, call.in.count,
-                                          unscaled.factor);
+      kernels::scale_function(key.dtype)(const_cast<void*>(spec.input), unscaled.data, call.in.count,
+                                         unscaled.factor);
     }
     spec.reduction = std::move(call.reduction);
     spec.timeout = call.options->timeout.count() > 0 ? call.options->timeout : timeout.load();
@@ -318,46 +251,22 @@ Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer
     wrong(fmt::format("peer {} is not a rank of this communicator of {}", peer, size));
   if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
   if (!comm::is_usable(data)) wrong(comm::why_not_usable("data", data));
-  const std::uint64_t segment_bytes = config().segment_bytes;
+  // A receive from any rank has the same plan as one from a named rank. The engine finds its source.
+  const schedule::CallKey key{.collective = schedule::Collective::send_recv,
+                              .dtype = data.dtype,
+                              .root = sends ? peer : -1 - (is_from_any ? rank : peer),
+                              .count = data.count,
+                              .segment_bytes = config().segment_bytes};
   engine::OperationSpec spec;
-  spec.collective = schedule::Collective::send_recv;
+  spec.group = group;
   spec.input = data.data;
   spec.output = const_cast<void*>(data.data);
-  spec.dtype = data.dtype;
-  spec.group = group;
-  spec.signature.collective = static_cast<std::uint8_t>(schedule::Collective::send_recv);
-  spec.signature.dtype = static_cast<std::uint8_t>(data.dtype);
-  spec.signature.count = data.count;
-  spec.signature.details = segment_bytes;
   if (!sends) spec.source = is_from_any ? engine::kAnySource : peer;
-  // A receive from any rank has the same plan as one from a named rank. The engine finds its source.
-  const int planned_peer = is_from_any ? rank : peer;
-  comm::PlanCache::Key key{.collective = schedule::Collective::send_recv,
-                           .algorithm = {},
-                           .root = sends ? peer : -1 - planned_peer,
-                           .element_bytes = size_of(data.dtype),
-                           .segment_bytes = segment_bytes,
-                           .wire = Wire::native,
-                           .in_place = false,
-                           .rank_order = false,
-                           .custom = {},
-                           .count = data.count,
-                           .in_parts = {},
-                           .out_parts = {}};
-  const auto make = [&] {
-    engine::Shape shape;
-    shape.element_bytes = size_of(data.dtype);
-    shape.segment_bytes = segment_bytes;
-    shape.input_parts = shape.output_parts = {data.count};
-    auto prepared = std::make_shared<engine::PreparedCall>();
-    prepared->plan = engine::make_plan(
-        sends ? schedule::make_send(rank, size, peer) : schedule::make_recv(rank, size, planned_peer), shape);
-    return comm::PlanCache::Entry{std::move(prepared), 0, 0};
-  };
   return with_memory([&] {
     const std::lock_guard lock(mutex);
-    const comm::PlanCache::Entry entry = plans.get(std::move(key), make);
-    spec.prepared = entry.prepared.get();
+    const engine::PreparedCall& prepared = plans.get(key, [&] { return prepare(key); });
+    spec.prepared = &prepared;
+    spec.signature = prepared.signature;
     spec.timeout = timeout;
     spec.counts = !meeting;
     const std::uint32_t index = sends ? messages_sent[{peer, tag}]++ : 0;

@@ -72,12 +72,12 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// The engine's link of each rank.
   const std::vector<int>& links() const { return group->peers; }
 
-  /// What the chooser needs to know of a call of `dtype` that is sent in `wire`; borrows strings from `call`.
-  selection::Choice choice_of(const comm::Call& call, DType dtype, Wire wire) const;
-  /// The plan for a call like this, and all that depends on it.
-  comm::PlanCache::Entry prepare(const comm::Call& call, DType dtype, std::uint64_t segment_bytes, Wire wire);
+  /// The plan for calls with this key, or what they need in shared memory, and their signature.
+  std::shared_ptr<const engine::PreparedCall> prepare(const schedule::CallKey& key) const;
+  /// Fills in what the caller's options and the environment say: `key` has the rest.
+  void apply(const CallOptions& options, schedule::CallKey& key) const;
   /// The caller's, else the environment's where it fits.
-  Wire wire_for(const comm::Call& call) const;
+  Wire wire_for(const schedule::CallKey& key, const CallOptions& options) const;
 
   /// Returns what `part` returns: this rank's part of something that other ranks wait for. If there is no
   /// memory for that, all ranks are told, and it throws an Error.
@@ -94,7 +94,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// come with the Work.
   Work start(comm::Call call, bool waits_now, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {});
   enum class Message { send, recv, recv_any };
-  /// `peer`: ignored for recv_any.
+  /// `data`: what is sent, or writable memory. `peer`: ignored for recv_any.
   Work start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now);
 };
 

@@ -24,7 +24,7 @@ constexpr auto kCheckAtLeast = std::chrono::milliseconds(100);
 constexpr int kRestAfterCheck = 9;  // times as long as the check has taken
 
 bool is_message(const OperationSpec& spec) {
-  return spec.collective == schedule::Collective::send_recv;
+  return spec.key().collective == schedule::Collective::send_recv;
 }
 
 std::uint32_t in_ms(std::chrono::nanoseconds time) {

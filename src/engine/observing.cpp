@@ -7,8 +7,9 @@ namespace kolo::engine {
 namespace {
 
 observe::ObservedCall observed(const OperationSpec& spec) {
-  return {static_cast<std::size_t>(spec.collective), schedule::name_of(spec.collective), spec.call,
-          spec.signature.count * size_of(spec.dtype)};
+  const schedule::CallKey& key = spec.key();
+  return {static_cast<std::size_t>(key.collective), schedule::name_of(key.collective), spec.call,
+          key.count * size_of(key.dtype)};
 }
 
 }  // namespace

@@ -23,13 +23,14 @@ namespace kolo::engine {
 class ActiveOperations;
 class Engine;
 
-/// What calls of the same shape have in common. Lives as long as an operation that was made from it.
+/// What calls with the same key have in common. Lives as long as an operation that was made from it.
 struct PreparedCall : std::enable_shared_from_this<PreparedCall> {
+  schedule::CallKey key = {};
+  transport::Signature signature = {};         ///< of a call without a label
   std::string algorithm = {};                  ///< for Work::algorithm(); empty for send and recv
   std::shared_ptr<const Plan> plan = nullptr;  ///< null if the call runs in shared memory
   shared_memory::Team* team = nullptr;         ///< runs the call in shared memory; else null
   shared_memory::Shape shape = {};
-  Wire wire = Wire::native;  ///< of the plan's messages
 };
 
 /// Whether a plan runs on a scaled copy of the input, and so never in place. (Two ranks have no partial
@@ -49,17 +50,15 @@ struct OperationSpec {
   Group* group = nullptr;                  ///< the communicator; open
   const void* input = nullptr;
   void* output = nullptr;
-  DType dtype = DType::uint8;
   Reduction reduction = ReduceOp::sum;
   transport::Signature signature;
   std::uint64_t sequence = 0;  ///< as Tag::sequence; for a receive only the tag, the engine adds the number
   std::uint64_t call = 0;      ///< the collective's number, for messages; 0 for send and recv
-  schedule::Collective collective = schedule::Collective::all_reduce;
   std::chrono::nanoseconds timeout{};  ///< longest time without progress
   int source = kNoSource;              ///< of a receive: the communicator's rank that sends, or kAnySource
   bool counts = true;                  ///< appears in counters and the timeline
-  bool acknowledged = false;  ///< sends finish only when their receive has matched (one-way collectives)
 
+  const schedule::CallKey& key() const { return prepared->key; }
   const std::vector<int>& ranks() const { return group->peers; }
   shared_memory::Team* team() const { return prepared->team; }
 };

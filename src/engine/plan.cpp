@@ -37,13 +37,25 @@ struct Access {
       {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {2, 0}}};
 };
 
+/// With a wire format, every part has whole blocks, except the last one that is not empty.
+schedule::ChunkLengths lengths_of(const schedule::Schedule& schedule, const schedule::CallKey& key,
+                                  std::uint64_t block) {
+  const std::uint32_t parts = schedule::part_count(schedule);
+  if (!key.is_uneven())
+    return schedule::chunk_lengths(schedule, schedule::even_parts(key.count, parts, block));
+  const auto end_of_first = key.parts.begin() + parts;
+  if (end_of_first == key.parts.end()) return schedule::chunk_lengths(schedule, key.parts);
+  return {{key.parts.begin(), end_of_first}, {end_of_first, key.parts.end()}};
+}
+
 class Lowering {
  public:
-  Lowering(const schedule::Schedule& schedule, const Shape& shape)
-      : schedule_(schedule), shape_(shape), format_(kernels::wire_format(shape.wire)) {
-    input_offsets_ = offsets(shape.input_parts);
-    output_offsets_ = offsets(shape.output_parts);
-    scratch_offsets_ = offsets(schedule::ChunkLengths{shape.input_parts, shape.output_parts}.slots(schedule));
+  Lowering(const schedule::Schedule& schedule, const schedule::CallKey& key)
+      : schedule_(schedule), key_(key), format_(kernels::wire_format(key.wire)) {
+    const schedule::ChunkLengths lengths = lengths_of(schedule, key, format_.block);
+    input_offsets_ = offsets(lengths.input);
+    output_offsets_ = offsets(lengths.output);
+    scratch_offsets_ = offsets(lengths.slots(schedule));
     const auto part_begin = [&](const std::vector<std::uint64_t>& all) {
       const auto rank = static_cast<std::size_t>(schedule.rank);
       return rank < all.size() ? all[rank] : 0;
@@ -67,7 +79,7 @@ class Lowering {
  private:
   std::vector<std::uint64_t> offsets(const std::vector<std::uint64_t>& parts) const {
     std::vector<std::uint64_t> result{0};
-    for (const std::uint64_t part : parts) result.push_back(result.back() + part * shape_.element_bytes);
+    for (const std::uint64_t part : parts) result.push_back(result.back() + part * element_bytes_);
     return result;
   }
 
@@ -106,7 +118,7 @@ class Lowering {
   }
 
   std::uint64_t wire_bytes(std::uint64_t bytes) const {
-    return shape_.wire == Wire::native ? bytes : format_.bytes(bytes / shape_.element_bytes);
+    return !key_.is_rounded() ? bytes : format_.bytes(bytes / element_bytes_);
   }
 
   Interval interval(schedule::BufferName buffer, std::uint64_t begin, std::uint64_t bytes,
@@ -132,8 +144,8 @@ class Lowering {
     const schedule::ChunkRange& range = step.kind == schedule::StepKind::send ? step.a : step.dst;
     const std::uint64_t bytes = length_of(range);
     const std::uint64_t turn = format_.block > 1 ? straight_length_of(range) : bytes;
-    const std::uint64_t block = format_.block * shape_.element_bytes;
-    const std::uint64_t segment = std::max(block, shape_.segment_bytes / block * block);
+    const std::uint64_t block = format_.block * element_bytes_;
+    const std::uint64_t segment = std::max(block, key_.segment_bytes / block * block);
     std::uint32_t* message = nullptr;
     if (step.kind == schedule::StepKind::send) message = &sent_[step.peer];
     if (step.kind == schedule::StepKind::recv || step.kind == schedule::StepKind::recv_reduce)
@@ -160,10 +172,10 @@ class Lowering {
         if (out.kind == schedule::StepKind::send) plan_->sent_bytes += out.wire_bytes;
       }
       if (at == 0) {
-        wholes_.push_back(access_of(out, bytes, shape_.in_place));
+        wholes_.push_back(access_of(out, bytes, key_.in_place));
         aliased_.push_back(access_of(out, bytes, true));
       }
-      accesses_.push_back(access_of(out, out.bytes, shape_.in_place));
+      accesses_.push_back(access_of(out, out.bytes, key_.in_place));
       plan_->steps.push_back(out);
       at += out.bytes;
     } while (at < bytes);
@@ -189,7 +201,7 @@ class Lowering {
       }
       for (const std::uint32_t earlier : schedule_.dependencies_of(schedule_.steps[later])) {
         // Some orderings only exist because the schedule must also be right in place.
-        const bool in_place_only = !shape_.in_place && aliased_[earlier].conflicts(aliased_[later]);
+        const bool in_place_only = !key_.in_place && aliased_[earlier].conflicts(aliased_[later]);
         if (!related[earlier] && !in_place_only) depend_whole(earlier, later);
       }
     }
@@ -243,7 +255,8 @@ class Lowering {
   }
 
   const schedule::Schedule& schedule_;
-  const Shape& shape_;
+  const schedule::CallKey& key_;
+  const std::uint64_t element_bytes_ = size_of(key_.dtype);
   const kernels::WireFormat format_;
   std::vector<std::uint64_t> input_offsets_;
   std::vector<std::uint64_t> output_offsets_;
@@ -263,8 +276,8 @@ class Lowering {
 
 }  // namespace
 
-std::shared_ptr<const Plan> make_plan(const schedule::Schedule& schedule, const Shape& shape) {
-  return Lowering(schedule, shape).run();
+std::shared_ptr<const Plan> make_plan(const schedule::Schedule& schedule, const schedule::CallKey& key) {
+  return Lowering(schedule, key).run();
 }
 
 }  // namespace kolo::engine

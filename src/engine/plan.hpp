@@ -5,24 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "kolo/wire.hpp"
+#include "schedule/call_key.hpp"
 #include "schedule/schedule.hpp"
 
 namespace kolo::engine {
-
-/// Element counts that turn chunks into bytes.
-struct Shape {
-  std::vector<std::uint64_t>
-      input_parts;  ///< elements of each chunk of the input, also where this rank has none
-  std::vector<std::uint64_t> output_parts;  ///< elements of each chunk of the output
-  std::uint64_t element_bytes = 1;
-  std::uint64_t segment_bytes = 1u << 19;
-  /// Input and output are the same memory, as BufferName says for the collective.
-  bool in_place = false;
-  /// The format of messages. If it has blocks, every part has whole blocks, except the last part that is not
-  /// empty.
-  Wire wire = Wire::native;
-};
 
 /// A step, or one segment of a long one. Offsets are in bytes from the start of the buffer named.
 struct PlanStep {
@@ -58,6 +44,6 @@ struct Plan {
 /// and orders them by the memory that each of them touches, so that a segment can be sent on while the next
 /// one is still arriving. Orderings of the schedule that memory does not imply hold for all segments of the
 /// two steps.
-std::shared_ptr<const Plan> make_plan(const schedule::Schedule& schedule, const Shape& shape);
+std::shared_ptr<const Plan> make_plan(const schedule::Schedule& schedule, const schedule::CallKey& key);
 
 }  // namespace kolo::engine

@@ -28,20 +28,20 @@ void ScheduleOperation::begin_plan() {
   scratch_ = executor_.memory().take(plan.scratch_bytes);
   memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
              static_cast<std::byte*>(spec_.output), scratch_.memory.get()};
-  encoding_.begin(prepared_->wire, plan.longest_message);
+  encoding_.begin(prepared_->key.wire, plan.longest_message);
   dependencies_left_.resize(count);
   finished_.assign(count, false);
   if (transfers_.size() < count) transfers_ = std::vector<Transfer>(count);
   steps_left_ = static_cast<std::uint32_t>(count);
-  reduce_ = schedule::is_reducing(spec_.collective)
-                ? kernels::reduce_function(spec_.dtype, spec_.reduction.op())
-                : nullptr;
-  average_ = spec_.reduction.op() == ReduceOp::average ? kernels::average_function(spec_.dtype) : nullptr;
-  if (is_scaled_average(spec_.reduction.op(), spec_.dtype, spec_.ranks().size())) {
-    scaled_input_ = executor_.memory().take(spec_.signature.count * size_of(spec_.dtype));
+  const DType dtype = spec_.key().dtype;
+  const ReduceOp op = spec_.reduction.op();
+  reduce_ = schedule::is_reducing(spec_.key().collective) ? kernels::reduce_function(dtype, op) : nullptr;
+  average_ = op == ReduceOp::average ? kernels::average_function(dtype) : nullptr;
+  if (is_scaled_average(op, dtype, spec_.ranks().size())) {
+    scaled_input_ = executor_.memory().take(spec_.signature.count * size_of(dtype));
     memory_[0] = scaled_input_.memory.get();
-    kernels::scale_function(spec_.dtype)(memory_[0], spec_.input, spec_.signature.count,
-                                         kernels::average_scale(size_of(spec_.dtype), spec_.ranks().size()));
+    kernels::scale_function(dtype)(memory_[0], spec_.input, spec_.signature.count,
+                                   kernels::average_scale(size_of(dtype), spec_.ranks().size()));
   }
   ready_.clear();
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -130,7 +130,7 @@ void ScheduleOperation::post(std::uint32_t index) {
   transport::Link& link = executor_.link(spec_.ranks()[static_cast<std::size_t>(peer_of(step))]);
   if (step.kind == schedule::StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
-    transfer.acknowledged = spec_.acknowledged;
+    transfer.acknowledged = schedule::has_root(spec_.key().collective);
     transfer.is_warm = step.dependencies > 0;
     link.post_send(transfer);
   } else {
@@ -183,7 +183,7 @@ void ScheduleOperation::take_in(const PlanStep& step, std::uint64_t offset, cons
 
 void ScheduleOperation::combine(const PlanStep& step, std::byte* out, const std::byte* left,
                                 const std::byte* right, std::uint64_t bytes) {
-  const std::uint64_t count = bytes / size_of(spec_.dtype);
+  const std::uint64_t count = bytes / size_of(spec_.key().dtype);
   if (count == 0) return;
   // In batches that stay in cache between the two passes.
   if (constexpr std::uint64_t kBatchBytes = Encoding::kBatch * sizeof(float);
@@ -211,7 +211,7 @@ void ScheduleOperation::combine_custom(const CustomReduction& reduction, std::by
   is_broken_ = true;
   try {
     const InsideReduction inside;
-    reduction.combine(out, left, right, count, spec_.dtype);
+    reduction.combine(out, left, right, count, spec_.key().dtype);
     is_broken_ = false;
     executor_.listener().on_reduced();
   } catch (const std::bad_alloc&) {

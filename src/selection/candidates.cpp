@@ -19,22 +19,20 @@ std::vector<algorithms::Arguments> sparing(const algorithms::Algorithm& algorith
 }  // namespace
 
 std::vector<algorithms::ConfiguredAlgorithm> candidates(const algorithms::ScheduleSpec& spec,
-                                                        const algorithms::Requirements& requirements,
+                                                        const schedule::CallKey& key,
                                                         const std::vector<int>& slow_hosts,
                                                         bool shares_memory) {
   std::vector<algorithms::ConfiguredAlgorithm> result;
   const auto consider = [&](algorithms::ConfiguredAlgorithm candidate) {
     algorithms::ScheduleSpec asked = spec;
     asked.arguments = candidate.arguments;
-    // Without the requirements first: objections are cheap to check, and the cost is stated only for calls
+    // Without the key first: objections are cheap to check, and the cost is stated only for calls
     // without one.
     if (!algorithms::supports(*candidate.algorithm, asked).ok()) return;
     const std::uint64_t steps = candidate.algorithm->closed_form.of(asked).steps;
-    const bool sends_none =
-        shares_memory && algorithms::form_of(*candidate.algorithm, requirements) != nullptr;
+    const bool sends_none = shares_memory && algorithms::form_of(*candidate.algorithm, key) != nullptr;
     if (!sends_none && !result.empty() && steps * static_cast<std::uint64_t>(spec.size) > kMostSteps) return;
-    if (algorithms::supports(*candidate.algorithm, asked, requirements).ok())
-      result.push_back(std::move(candidate));
+    if (algorithms::supports(*candidate.algorithm, asked, key).ok()) result.push_back(std::move(candidate));
   };
   for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     if (algorithm.collective != spec.collective) continue;

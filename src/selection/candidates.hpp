@@ -12,7 +12,7 @@ namespace kolo::selection {
 /// Algorithms with very many messages are left out (naive with a thousand ranks), because examining them
 /// takes long. Algorithms that send no messages, because the ranks share memory, stay.
 std::vector<algorithms::ConfiguredAlgorithm> candidates(const algorithms::ScheduleSpec& spec,
-                                                        const algorithms::Requirements& requirements,
+                                                        const schedule::CallKey& key,
                                                         const std::vector<int>& slow_hosts = {},
                                                         bool shares_memory = false);
 

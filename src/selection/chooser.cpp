@@ -147,75 +147,71 @@ void settle_ties(std::vector<ScoredAlgorithm>& all,
 
 }  // namespace
 
-Result<algorithms::ConfiguredAlgorithm> Chooser::choose(const Choice& choice) {
-  auto picked = pick(choice);
+Result<algorithms::ConfiguredAlgorithm> Chooser::choose(const schedule::CallKey& key, std::uint64_t bytes,
+                                                        std::string_view preferred) {
+  auto picked = pick(key, bytes, preferred);
   if (!picked.ok()) return picked;
   return in_ring_order(std::move(picked).value());
 }
 
-Result<algorithms::ConfiguredAlgorithm> Chooser::pick(const Choice& choice) {
+Result<algorithms::ConfiguredAlgorithm> Chooser::pick(const schedule::CallKey& key, std::uint64_t bytes,
+                                                      std::string_view preferred) {
   const DefaultArithmetic arithmetic;
-  const schedule::Collective collective = choice.spec.collective;
   const auto fits = [&](const algorithms::ConfiguredAlgorithm& candidate) {
-    algorithms::ScheduleSpec spec = choice.spec;
+    algorithms::ScheduleSpec spec = common_spec(key.collective);
+    spec.root = key.root;
     spec.arguments = candidate.arguments;
-    return algorithms::supports(*candidate.algorithm, spec, choice.requirements);
+    return algorithms::supports(*candidate.algorithm, spec, key);
   };
-  if (!choice.wanted.empty()) {
-    auto wanted = algorithms::parse_algorithm(collective, choice.wanted);
+  if (!key.algorithm.empty()) {
+    auto wanted = algorithms::parse_algorithm(key.collective, key.algorithm);
     if (!wanted.ok()) return wanted;
     if (Status status = fits(*wanted); !status.ok()) return status;
     return wanted;
   }
-  if (auto preferred = algorithms::parse_algorithm(collective, choice.preferred); preferred.ok()) {
-    if (fits(*preferred).ok()) return preferred;
+  if (auto parsed = algorithms::parse_algorithm(key.collective, preferred); parsed.ok()) {
+    if (fits(*parsed).ok()) return parsed;
   }
-  const std::tuple key{collective,
-                       choice.requirements.rank_order,
-                       choice.requirements.custom,
-                       choice.requirements.in_place,
-                       choice.requirements.uneven,
-                       choice.requirements.rounded,
-                       size_class(choice.bytes)};
+  const std::tuple demands{key.collective,  !key.commutative, key.is_custom(),  key.in_place,
+                           key.is_uneven(), key.is_rounded(), size_class(bytes)};
   {
     const std::lock_guard lock(mutex_);
-    const auto known = picks_.find(key);
+    const auto known = picks_.find(demands);
     if (known != picks_.end()) return known->second;
   }
-  const std::uint64_t typical = choice.bytes == 0 ? 0 : kOne << std::min(size_class(choice.bytes), 62);
-  std::vector<ScoredAlgorithm> all = ranking(choice.spec, choice.requirements, typical, false);
+  const std::uint64_t typical = bytes == 0 ? 0 : kOne << std::min(size_class(bytes), 62);
+  std::vector<ScoredAlgorithm> all = ranking(key, typical, false);
   if (all.empty()) {
     return Status(Code::invalid_argument,
-                  "no algorithm of " + std::string(schedule::name_of(collective)) + " fits");
+                  "no algorithm of " + std::string(schedule::name_of(key.collective)) + " fits");
   }
   const std::lock_guard lock(mutex_);
-  return picks_.emplace(key, std::move(all.front().configured)).first->second;
+  return picks_.emplace(demands, std::move(all.front().configured)).first->second;
 }
 
-Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
+Result<Expectation> Chooser::expect(const schedule::CallKey& key, std::uint64_t bytes, const Cuts& cuts,
+                                    std::string_view preferred) {
   const DefaultArithmetic arithmetic;
-  auto picked = pick(choice);
+  auto picked = pick(key, bytes, preferred);
   if (!picked.ok()) return picked.status();
   Expectation expected{.configured = in_ring_order(*picked)};
-  const schedule::SharedMemoryForm* form = form_of(*picked->algorithm, choice.requirements);
+  const schedule::SharedMemoryForm* form = form_of(*picked->algorithm, key);
   expected.in_shared_memory = form != nullptr;
-  algorithms::ScheduleSpec spec = choice.spec;
-  spec.hosts = situation_.hosts;
-  spec.rank = spec.root = 0;  // all ranks examine the same schedules
+  algorithms::ScheduleSpec spec = common_spec(key.collective);
   spec.arguments = expected.configured.arguments;
-  if (form == nullptr) expected.most_sent = most_sent(*picked->algorithm, spec, choice.bytes, cuts.block);
+  if (form == nullptr) expected.most_sent = most_sent(*picked->algorithm, spec, bytes, cuts.block);
 
   const auto* by_size = situation_.table.times(situation_.setting(), spec.collective);
-  const std::uint64_t largest = by_size == nullptr ? choice.bytes : by_size->rbegin()->first;
-  const Measured measured(by_size, std::min(choice.bytes, largest));
-  if (const auto seconds = timed(*picked, choice.requirements, measured)) {
-    const double times = static_cast<double>(choice.bytes) / static_cast<double>(std::max(largest, kOne));
+  const std::uint64_t largest = by_size == nullptr ? bytes : by_size->rbegin()->first;
+  const Measured measured(by_size, std::min(bytes, largest));
+  if (const auto seconds = timed(*picked, key, measured)) {
+    const double times = static_cast<double>(bytes) / static_cast<double>(std::max(largest, kOne));
     expected.seconds = *seconds * std::max(times, 1.0);
     expected.measured = true;
   } else if (form != nullptr) {
-    expected.seconds = predicted(*form, spec.size, choice.bytes);
+    expected.seconds = predicted(*form, spec.size, bytes);
   } else {
-    expected.seconds = interpolated(expected.configured, spec, choice.bytes, cuts);
+    expected.seconds = interpolated(expected.configured, spec, bytes, cuts);
   }
   return expected;
 }
@@ -244,32 +240,27 @@ double Chooser::interpolated(const algorithms::ConfiguredAlgorithm& candidate,
 }
 
 const schedule::SharedMemoryForm* Chooser::form_of(const algorithms::Algorithm& algorithm,
-                                                   const algorithms::Requirements& requirements) const {
-  return situation_.shares_memory ? kolo::algorithms::form_of(algorithm, requirements) : nullptr;
+                                                   const schedule::CallKey& key) const {
+  return situation_.shares_memory ? kolo::algorithms::form_of(algorithm, key) : nullptr;
 }
 
 std::optional<double> Chooser::timed(const algorithms::ConfiguredAlgorithm& candidate,
-                                     const algorithms::Requirements& requirements,
-                                     const Measured& measured) const {
+                                     const schedule::CallKey& key, const Measured& measured) const {
   // Times measured where ranks share memory are of runs there, and say nothing about messages.
   const bool is_other = candidate.algorithm->in_shared_memory && situation_.may_share_memory() &&
-                        form_of(*candidate.algorithm, requirements) == nullptr;
+                        form_of(*candidate.algorithm, key) == nullptr;
   return is_other ? std::nullopt : measured.seconds(candidate.name());
 }
 
-std::vector<ScoredAlgorithm> Chooser::ranking(const algorithms::ScheduleSpec& spec,
-                                              const algorithms::Requirements& requirements,
-                                              std::uint64_t bytes, bool with_all_times) const {
-  algorithms::ScheduleSpec asked = spec;
-  asked.hosts = situation_.hosts;
-  asked.rank = asked.root = 0;  // all ranks examine the same schedules
+std::vector<ScoredAlgorithm> Chooser::ranking(const schedule::CallKey& key, std::uint64_t bytes,
+                                              bool with_all_times) const {
+  const algorithms::ScheduleSpec asked = common_spec(key.collective);
   const std::vector<int> slow = slow_hosts(situation_.bandwidth);
-  const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
+  const Measured measured(situation_.table.times(situation_.setting(), key.collective), bytes);
   std::vector<ScoredAlgorithm> all;
-  for (algorithms::ConfiguredAlgorithm& candidate :
-       candidates(asked, requirements, slow, situation_.shares_memory)) {
-    const bool in_shared_memory = form_of(*candidate.algorithm, requirements) != nullptr;
-    const auto seconds = timed(candidate, requirements, measured);
+  for (algorithms::ConfiguredAlgorithm& candidate : candidates(asked, key, slow, situation_.shares_memory)) {
+    const bool in_shared_memory = form_of(*candidate.algorithm, key) != nullptr;
+    const auto seconds = timed(candidate, key, measured);
     all.push_back({std::move(candidate), seconds.value_or(0), seconds.has_value(), in_shared_memory});
   }
   const bool is_decided = std::ranges::any_of(

@@ -17,15 +17,6 @@
 
 namespace kolo::selection {
 
-/// The properties of a call on which the choice depends.
-struct Choice {
-  algorithms::ScheduleSpec spec;  ///< the choice fills in its arguments
-  algorithms::Requirements requirements;
-  std::uint64_t bytes = 0;     ///< of the whole data as it is sent; the same on every rank
-  std::string_view wanted;     ///< by the caller; an unknown name or an unfit algorithm is an error
-  std::string_view preferred;  ///< by the environment; used if the collective knows it and it fits
-};
-
 /// An algorithm and the time it is expected to take.
 struct ScoredAlgorithm {
   algorithms::ConfiguredAlgorithm configured;
@@ -54,16 +45,19 @@ class Chooser {
  public:
   explicit Chooser(Topology topology) : situation_(std::move(topology)) {}
 
-  /// The caller's algorithm, else the environment's, else the first of ranking(). A ring runs in the
-  /// topology's order.
-  Result<algorithms::ConfiguredAlgorithm> choose(const Choice& choice);
+  /// The algorithm that the caller names, which must be known and fit; else `preferred`, the environment's,
+  /// if it does; else the first of ranking(). A ring runs in the topology's order. `bytes`: of the whole data
+  /// as it is sent, the same on every rank.
+  Result<algorithms::ConfiguredAlgorithm> choose(const schedule::CallKey& key, std::uint64_t bytes,
+                                                 std::string_view preferred = {});
 
   /// The choice of choose(), and the expected time of one such call. If the table has times of that
   /// algorithm, the time comes from there; beyond the largest measured size it grows in proportion to the
   /// bytes. Otherwise it is interpolated between the model's predictions for the two ends of the size class,
   /// because the model's own time falls where messages become long enough to be cut once more. Changes no
   /// choice.
-  Result<Expectation> expect(const Choice& choice, const Cuts& cuts);
+  Result<Expectation> expect(const schedule::CallKey& key, std::uint64_t bytes, const Cuts& cuts,
+                             std::string_view preferred = {});
 
   /// All candidates, the fastest first. Those with times in the table at sizes near `bytes` (Measured) come
   /// first, the rest in the order that the model predicts. Among several that the model finds equally fast,
@@ -72,8 +66,7 @@ class Chooser {
   /// around. Without `with_all_times`, algorithms that run in shared memory come before all that send
   /// messages and were not measured; times of messages are then left out, because playing the schedules takes
   /// long.
-  std::vector<ScoredAlgorithm> ranking(const algorithms::ScheduleSpec& spec,
-                                       const algorithms::Requirements& requirements, std::uint64_t bytes,
+  std::vector<ScoredAlgorithm> ranking(const schedule::CallKey& key, std::uint64_t bytes,
                                        bool with_all_times = true) const;
 
   /// The algorithm as a call runs it: a ring in the topology's order, unless it has an order of its own.
@@ -81,16 +74,21 @@ class Chooser {
 
   /// How these ranks run such a call without messages; null if they send messages.
   const schedule::SharedMemoryForm* form_of(const algorithms::Algorithm& algorithm,
-                                            const algorithms::Requirements& requirements) const;
+                                            const schedule::CallKey& key) const;
 
   const Topology& topology() const { return situation_; }
 
  private:
   /// choose() before in_ring_order(), with the names that the table uses.
-  Result<algorithms::ConfiguredAlgorithm> pick(const Choice& choice);
+  Result<algorithms::ConfiguredAlgorithm> pick(const schedule::CallKey& key, std::uint64_t bytes,
+                                               std::string_view preferred);
+  /// Of the schedules that all ranks examine: of rank 0, with root 0.
+  algorithms::ScheduleSpec common_spec(schedule::Collective collective) const {
+    return {collective, 0, situation_.size, 0, {}, situation_.hosts};
+  }
   /// The time of a candidate by the table.
-  std::optional<double> timed(const algorithms::ConfiguredAlgorithm& candidate,
-                              const algorithms::Requirements& requirements, const Measured& measured) const;
+  std::optional<double> timed(const algorithms::ConfiguredAlgorithm& candidate, const schedule::CallKey& key,
+                              const Measured& measured) const;
   double interpolated(const algorithms::ConfiguredAlgorithm& candidate, const algorithms::ScheduleSpec& spec,
                       std::uint64_t bytes, const Cuts& cuts);
   double predicted(const algorithms::ConfiguredAlgorithm& candidate, algorithms::ScheduleSpec spec,
@@ -103,7 +101,7 @@ class Chooser {
 
   const Topology situation_;
   std::mutex mutex_;  ///< guards what follows
-  /// Picks by collective, requirements and bytes rounded up to a power of two.
+  /// Picks by collective, what the key demands, and bytes rounded up to a power of two.
   std::map<std::tuple<schedule::Collective, bool, bool, bool, bool, bool, int>,
            algorithms::ConfiguredAlgorithm>
       picks_;

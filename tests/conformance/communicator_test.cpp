@@ -266,15 +266,14 @@ TEST_P(CommunicatorOver, NothingChosenBeforeTheRanksKnewEachOtherStays) {
     selection::Chooser chooser(topology);
     for (const schedule::Collective collective :
          {schedule::Collective::barrier, schedule::Collective::all_reduce}) {
-      selection::Choice choice;
-      choice.spec = {collective, 0, 3, 0};
-      choice.bytes = collective == schedule::Collective::barrier ? 0 : 80;
+      const std::uint64_t bytes = collective == schedule::Collective::barrier ? 0 : 80;
       std::vector<double> data(10, 1.0);
       const Work work = collective == schedule::Collective::barrier
                             ? communicator.barrier_async()
                             : communicator.all_reduce_async(data, ReduceOp::max);
       work.wait();
-      require(work.algorithm() == chooser.choose(choice).value().name(), "ran " + work.algorithm());
+      require(work.algorithm() == chooser.choose({.collective = collective}, bytes).value().name(),
+              "ran " + work.algorithm());
     }
   });
 }

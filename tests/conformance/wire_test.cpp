@@ -23,7 +23,7 @@ std::vector<algorithms::ConfiguredAlgorithm> all_reduces(int size, bool rounded)
     if (variant.algorithm->collective != schedule::Collective::all_reduce) continue;
     const algorithms::ScheduleSpec spec{schedule::Collective::all_reduce, 0, size, 0, variant.arguments};
     if (!algorithms::supports(*variant.algorithm, spec).ok()) continue;
-    if (algorithms::supports(*variant.algorithm, spec, {.rounded = true}).ok() == rounded) {
+    if (algorithms::supports(*variant.algorithm, spec, {.wire = Wire::int8}).ok() == rounded) {
       result.push_back(std::move(variant));
     }
   }
@@ -60,7 +60,7 @@ TEST(WireSchedules, ThatDoNotAreRefusedForThat) {
   for (int size = 2; size <= 16; ++size) {
     for (const algorithms::ConfiguredAlgorithm& variant : all_reduces(size, false)) {
       const algorithms::ScheduleSpec spec{schedule::Collective::all_reduce, 0, size, 0, variant.arguments};
-      const std::string why = algorithms::supports(*variant.algorithm, spec, {.rounded = true}).message();
+      const std::string why = algorithms::supports(*variant.algorithm, spec, {.wire = Wire::int8}).message();
       EXPECT_NE(why.find("chunk 0 at rank"), std::string::npos) << why;
       const auto bits = outputs_of(variant, size, 5003, Wire::int8);
       for (const auto& one : bits) differ[variant.name()] += one != bits[0] ? 1 : 0;
@@ -80,7 +80,7 @@ TEST(WireSchedules, OfSeveralRanksAHostFollowWhatRunsAcross) {
           algorithms::parse_algorithm(schedule::Collective::all_reduce, name).value();
       const algorithms::ScheduleSpec spec{
           schedule::Collective::all_reduce, 0, size, 0, variant.arguments, hosts};
-      return algorithms::supports(*variant.algorithm, spec, {.rounded = true}).ok();
+      return algorithms::supports(*variant.algorithm, spec, {.wire = Wire::int8}).ok();
     };
     EXPECT_TRUE(fits("hierarchical"));
     EXPECT_TRUE(fits("hierarchical:across=direct"));

@@ -69,12 +69,11 @@ double GroupPrices::at_power(schedule::Collective collective, const ConcurrentGr
                              int exponent) {
   const auto [known, is_new] = known_.try_emplace({collective, kind, exponent}, 0);
   if (!is_new) return known->second;
-  selection::Chooser& chooser = chooser_of(kind);
-  selection::Choice choice;
-  choice.spec = {collective, 0, chooser.topology().size, 0, {}, chooser.topology().hosts};
-  choice.bytes = std::uint64_t{1} << exponent;
-  choice.preferred = config().algorithm;
-  return known->second = chooser.expect(choice, {}).value_or_throw().seconds;
+  const std::uint64_t bytes = std::uint64_t{1} << exponent;
+  return known->second = chooser_of(kind)
+                             .expect({.collective = collective}, bytes, {}, config().algorithm)
+                             .value_or_throw()
+                             .seconds;
 }
 
 double GroupPrices::seconds(schedule::Collective collective, const ConcurrentGroups& groups, double bytes) {

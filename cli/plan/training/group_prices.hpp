@@ -44,8 +44,8 @@ class GroupPrices {
  public:
   explicit GroupPrices(const Cluster& cluster);
 
-  /// Seconds that the slowest of the groups takes for one call; `bytes` as Choice::bytes. Between powers of
-  /// two on a straight line. 0 for no bytes and for groups of one rank.
+  /// Seconds that the slowest of the groups takes for one call; `bytes` as for Chooser::choose(). Between
+  /// powers of two on a straight line. 0 for no bytes and for groups of one rank.
   double seconds(schedule::Collective collective, const ConcurrentGroups& groups, double bytes);
 
  private:

@@ -79,10 +79,10 @@ TEST(Supports, SaysWhyNot) {
   EXPECT_NE(why("ring:order=1-1-2", 3), "");
   EXPECT_NE(why("ring:order=1-2-3", 3), "");
   const algorithms::Algorithm& ring = *algorithms::find_algorithm(schedule::Collective::all_reduce, "ring");
-  EXPECT_EQ(
-      algorithms::supports(ring, {schedule::Collective::all_reduce, 0, 3, 0}, {.rank_order = true}).message(),
-      "all_reduce algorithm 'ring' does not combine in rank order, which a reduction that is not "
-      "commutative needs");
+  EXPECT_EQ(algorithms::supports(ring, {schedule::Collective::all_reduce, 0, 3, 0}, {.commutative = false})
+                .message(),
+            "all_reduce algorithm 'ring' does not combine in rank order, which a reduction that is not "
+            "commutative needs");
 }
 
 }  // namespace

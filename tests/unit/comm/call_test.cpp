@@ -14,11 +14,10 @@ constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
 Status checked(schedule::Collective collective, std::uint64_t in, std::uint64_t out, const Counts& counts,
                const Counts& recv = {}, DType dtype = DType::float64) {
   static double memory[64];
-  comm::Call call;
-  call.collective = collective;
-  call.in = ConstBuffer(memory, in, dtype);
-  call.out = Buffer(memory + 32, out, dtype);
-  return comm::check(call, 0, 2, counts, recv);
+  comm::Call call{
+      .collective = collective, .in = ConstBuffer(memory, in, dtype), .out = Buffer(memory + 32, out, dtype)};
+  schedule::CallKey key;
+  return comm::check(call, 0, 2, counts, recv, key);
 }
 
 TEST(Call, CountsThatWrapAroundAreRefused) {

@@ -192,29 +192,18 @@ class Machine {
     const schedule::Schedule schedule =
         case_.variant.algorithm->generate({collective_, r, case_.size, case_.root, case_.variant.arguments});
     const bool rooted = schedule::has_root(collective_) && collective_ != schedule::Collective::broadcast;
-    engine::Shape shape;
-    shape.element_bytes = sizeof(Number);
-    shape.segment_bytes = case_.segment_bytes;
-    shape.in_place =
-        collective_ == schedule::Collective::broadcast || (case_.in_place && (!rooted || r == case_.root));
-    switch (collective_) {
-      case schedule::Collective::reduce_scatter:
-      case schedule::Collective::scatter:
-        shape.input_parts = parts_;
-        shape.output_parts = {part(r)};
-        break;
-      case schedule::Collective::all_gather:
-      case schedule::Collective::gather:
-        shape.input_parts = {part(r)};
-        shape.output_parts = parts_;
-        break;
-      case schedule::Collective::all_to_all:
-        shape.input_parts = shape.output_parts = Counts(static_cast<std::size_t>(case_.size), block());
-        break;
-      default:
-        shape.input_parts = shape.output_parts = schedule::even_parts(case_.count, schedule.chunks);
+    schedule::CallKey key{.dtype = DType::uint32,
+                          .in_place = collective_ == schedule::Collective::broadcast ||
+                                      (case_.in_place && (!rooted || r == case_.root)),
+                          .count = case_.count,
+                          .segment_bytes = case_.segment_bytes};
+    static_assert(sizeof(Number) == 4);
+    if (collective_ == schedule::Collective::all_to_all) {
+      key.count = block() * static_cast<std::uint64_t>(case_.size);
+    } else if (schedule::part_count(schedule) == parts_.size()) {
+      key.parts = parts_;
     }
-    rank.plan = engine::make_plan(schedule, shape);
+    rank.plan = engine::make_plan(schedule, key);
     // Exactly as long as promised, so the address sanitizer detects accesses beyond the end.
     rank.in.resize(input_count(r));
     rank.out.resize(output_count(r));
@@ -222,7 +211,7 @@ class Machine {
     rank.memory[0] = rank.in.data();
     rank.memory[1] = rank.out.data();
     rank.memory[2] = rank.scratch.data();
-    if (shape.in_place) {
+    if (key.in_place) {
       if (rank.in.size() >= rank.out.size()) {
         const bool inside = collective_ == schedule::Collective::reduce_scatter ||
                             collective_ == schedule::Collective::scatter;
@@ -392,11 +381,9 @@ TEST(Plan, EveryAlgorithmIsRightInAnyOrderOfItsSegments) {
 TEST(Plan, NoSegmentIsLongerThanAsked) {
   const algorithms::Algorithm* ring = algorithms::find_algorithm(schedule::Collective::all_reduce, "ring");
   ASSERT_NE(ring, nullptr);
-  engine::Shape shape;
-  shape.element_bytes = 8;
-  shape.segment_bytes = 100;  // 12 whole elements
-  shape.input_parts = shape.output_parts = schedule::even_parts(1001, 4);
-  const auto plan = engine::make_plan(ring->generate({schedule::Collective::all_reduce, 1, 4, 0}), shape);
+  const schedule::CallKey key{
+      .dtype = DType::float64, .count = 1001, .segment_bytes = 100};  // 12 whole elements
+  const auto plan = engine::make_plan(ring->generate({schedule::Collective::all_reduce, 1, 4, 0}), key);
   for (const engine::PlanStep& step : plan->steps) {
     EXPECT_LE(step.bytes, 96u);
     EXPECT_EQ(step.bytes % 8, 0u);
@@ -409,11 +396,8 @@ TEST(Plan, OrderingsGrowWithTheDataAndNotWithItsSquare) {
       algorithms::find_algorithm(schedule::Collective::broadcast, "scatter_all_gather");
   ASSERT_NE(algorithm, nullptr);
   const auto orderings = [&](int rank, std::uint64_t count) {
-    engine::Shape shape;
-    shape.element_bytes = 4;
-    shape.segment_bytes = 64;
-    shape.input_parts = shape.output_parts = schedule::even_parts(count, 4);
-    return engine::make_plan(algorithm->generate({schedule::Collective::broadcast, rank, 4, 0}), shape)
+    const schedule::CallKey key{.count = count, .segment_bytes = 64};
+    return engine::make_plan(algorithm->generate({schedule::Collective::broadcast, rank, 4, 0}), key)
         ->dependents.size();
   };
   std::size_t few = 0, many = 0;
@@ -459,14 +443,11 @@ TEST(Plan, CutsMessagesAtBlocksOfTheWireFormatAndCountsItsBytes) {
        {"ring", "circulant", "halving_doubling"}) {  // circulant sends ranges that wrap around
     const algorithms::Algorithm* algorithm =
         algorithms::find_algorithm(schedule::Collective::all_reduce, name);
-    engine::Shape shape;
-    shape.element_bytes = 4;
-    shape.segment_bytes = 3000;  // two whole blocks
-    shape.wire = Wire::int8;
-    shape.input_parts = shape.output_parts = schedule::even_parts(12'345, 5, 256);
+    const schedule::CallKey key{
+        .wire = Wire::int8, .count = 12'345, .segment_bytes = 3000};  // two whole blocks
     for (int rank = 0; rank < 5; ++rank) {
       const auto plan =
-          engine::make_plan(algorithm->generate({schedule::Collective::all_reduce, rank, 5, 0}), shape);
+          engine::make_plan(algorithm->generate({schedule::Collective::all_reduce, rank, 5, 0}), key);
       std::uint64_t longest = 0;
       for (const engine::PlanStep& step : plan->steps) {
         EXPECT_LE(step.bytes, 2048u);

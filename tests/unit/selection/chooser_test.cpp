@@ -12,48 +12,53 @@
 namespace kolo {
 namespace {
 
-selection::Choice all_reduce_of(std::uint64_t bytes, int size = 4) {
-  selection::Choice choice;
-  choice.spec = {schedule::Collective::all_reduce, 0, size, 0};
-  choice.bytes = bytes;
-  return choice;
-}
+/// What choose() is asked.
+struct Call {
+  std::uint64_t bytes = 0;
+  schedule::CallKey key = {};
+  std::string_view preferred = {};
+};
 
-std::string pick(selection::Chooser& chooser, const selection::Choice& choice) {
-  const auto chosen = chooser.choose(choice);
+std::string pick(selection::Chooser& chooser, const Call& call) {
+  const auto chosen = chooser.choose(call.key, call.bytes, call.preferred);
   return chosen.ok() ? chosen.value().name() : chosen.status().message();
 }
 
-std::string pick_anew(const selection::Topology& topology, const selection::Choice& choice) {
+std::string pick(selection::Chooser& chooser, std::uint64_t bytes) {
+  return pick(chooser, Call{bytes});
+}
+
+std::string pick_anew(const selection::Topology& topology, std::uint64_t bytes,
+                      const schedule::CallKey& key = {}) {
   selection::Chooser chooser(topology);
-  return pick(chooser, choice);
+  return pick(chooser, Call{bytes, key});
 }
 
 TEST(Chooser, DoesWhatTheCallerWants) {
   selection::Chooser chooser({.size = 4});
-  selection::Choice choice = all_reduce_of(8);
-  choice.preferred = "ring";
-  choice.wanted = "central";
-  EXPECT_EQ(pick(chooser, choice), "central");
-  choice.wanted = "ring:order=3-2-1-0";
-  EXPECT_EQ(pick(chooser, choice), "ring:order=3-2-1-0");
-  choice.wanted = "ring:order=3-2-1";
-  EXPECT_NE(pick(chooser, choice).find("needs an order"), std::string::npos);
-  choice.wanted = "rnig";
-  EXPECT_NE(pick(chooser, choice).find("did you mean 'ring'?"), std::string::npos);
+  Call call{8};
+  call.preferred = "ring";
+  call.key.algorithm = "central";
+  EXPECT_EQ(pick(chooser, call), "central");
+  call.key.algorithm = "ring:order=3-2-1-0";
+  EXPECT_EQ(pick(chooser, call), "ring:order=3-2-1-0");
+  call.key.algorithm = "ring:order=3-2-1";
+  EXPECT_NE(pick(chooser, call).find("needs an order"), std::string::npos);
+  call.key.algorithm = "rnig";
+  EXPECT_NE(pick(chooser, call).find("did you mean 'ring'?"), std::string::npos);
 }
 
 TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
   selection::Chooser chooser({.size = 4});
-  selection::Choice choice = all_reduce_of(8);
-  choice.preferred = "ring";
-  EXPECT_EQ(pick(chooser, choice), "ring");
-  choice.requirements.rank_order = true;
-  const auto fits = chooser.choose(choice);
+  Call call{8};
+  call.preferred = "ring";
+  EXPECT_EQ(pick(chooser, call), "ring");
+  call.key.commutative = false;
+  const auto fits = chooser.choose(call.key, call.bytes, call.preferred);
   ASSERT_TRUE(fits.ok());
   EXPECT_TRUE(fits.value().algorithm->rank_ordered);
-  choice.preferred = "dissemination";  // an algorithm of barriers only
-  EXPECT_TRUE(chooser.choose(choice).ok());
+  call.preferred = "dissemination";  // an algorithm of barriers only
+  EXPECT_TRUE(chooser.choose(call.key, call.bytes, call.preferred).ok());
 }
 
 TEST(Chooser, BelievesTheTableAtTheNearestSize) {
@@ -66,13 +71,13 @@ TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   // Another setting says the opposite.
   topology.table.set_time({"tcp", "4"}, schedule::Collective::all_reduce, 1024, "ring", 1e-9);
   selection::Chooser chooser(topology);
-  EXPECT_EQ(pick(chooser, all_reduce_of(128)), "central");
-  EXPECT_EQ(pick(chooser, all_reduce_of(16'000)), "central");
-  EXPECT_EQ(pick(chooser, all_reduce_of(100'000)), "ring");
-  EXPECT_EQ(pick(chooser, all_reduce_of(8 << 20)), "ring");
+  EXPECT_EQ(pick(chooser, 128), "central");
+  EXPECT_EQ(pick(chooser, 16'000), "central");
+  EXPECT_EQ(pick(chooser, 100'000), "ring");
+  EXPECT_EQ(pick(chooser, 8 << 20), "ring");
   // Measurements at a distant size do not count.
-  EXPECT_FALSE(chooser.ranking(all_reduce_of(8).spec, {}, 1 << 30)[0].measured);
-  const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 1024);
+  EXPECT_FALSE(chooser.ranking({}, 1 << 30)[0].measured);
+  const auto ranking = chooser.ranking({}, 1024);
   ASSERT_GE(ranking.size(), 2u);
   EXPECT_TRUE(ranking[0].measured && ranking[1].measured);
   EXPECT_EQ(ranking[0].seconds, 1e-6);
@@ -98,15 +103,15 @@ TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
   measured(4096, "ring", 8e-6);
   measured(4096, "butterfly", 1e-6);
   selection::Chooser chooser(topology);
-  const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 2048);
+  const auto ranking = chooser.ranking({}, 2048);
   ASSERT_TRUE(ranking[0].measured && ranking[1].measured);
   EXPECT_NEAR(ranking[0].seconds, 4e-6, 1e-12);
   EXPECT_NEAR(ranking[1].seconds, 4e-6, 1e-12);
   EXPECT_FALSE(ranking[2].measured);  // butterfly was not measured on both sides
-  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 1200)[0].configured.name(), "central");
-  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 3500)[0].configured.name(), "ring");
-  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 4096)[0].configured.name(), "butterfly");
-  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 8192)[0].seconds, 1e-6);
+  EXPECT_EQ(chooser.ranking({}, 1200)[0].configured.name(), "central");
+  EXPECT_EQ(chooser.ranking({}, 3500)[0].configured.name(), "ring");
+  EXPECT_EQ(chooser.ranking({}, 4096)[0].configured.name(), "butterfly");
+  EXPECT_EQ(chooser.ranking({}, 8192)[0].seconds, 1e-6);
 }
 
 TEST(Chooser, SettlesTiesByTheSizesAround) {
@@ -118,9 +123,9 @@ TEST(Chooser, SettlesTiesByTheSizesAround) {
   measured(1024, "ring", 1e-6);
   measured(1024, "central", 1.03e-6);
   measured(1024, "direct", 1.2e-6);
-  EXPECT_EQ(pick_anew(topology, all_reduce_of(1024)), "central");
+  EXPECT_EQ(pick_anew(topology, 1024), "central");
   measured(1024, "central", 1.1e-6);  // no tie any more
-  EXPECT_EQ(pick_anew(topology, all_reduce_of(1024)), "ring");
+  EXPECT_EQ(pick_anew(topology, 1024), "ring");
 }
 
 TEST(Chooser, FollowsTheModelWithoutATable) {
@@ -128,8 +133,8 @@ TEST(Chooser, FollowsTheModelWithoutATable) {
   for (int r = 0; r < 8; ++r) topology.hosts.push_back(r);
   topology.model.network = {.latency = 0, .wire_per_byte = 1};
   selection::Chooser wire(topology);
-  EXPECT_NE(pick(wire, all_reduce_of(1 << 20, 8)), "central");
-  const auto ranking = wire.ranking(all_reduce_of(0, 8).spec, {}, 1 << 20);
+  EXPECT_NE(pick(wire, 1 << 20), "central");
+  const auto ranking = wire.ranking({}, 1 << 20);
   EXPECT_TRUE(std::is_sorted(ranking.begin() + 1, ranking.end(),
                              [](const selection::ScoredAlgorithm& a, const selection::ScoredAlgorithm& b) {
                                return a.seconds < b.seconds;
@@ -140,10 +145,10 @@ TEST(Chooser, PricesSharedMemoryAndMessagesAlike) {
   for (const int size : {2, 8, 64, 1024}) {
     for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{64} << 10, std::uint64_t{1} << 20}) {
       selection::Chooser chooser({.size = size, .shares_memory = true});
-      const auto ranking = chooser.ranking(all_reduce_of(0, size).spec, {}, bytes);
+      const auto ranking = chooser.ranking({}, bytes);
       EXPECT_TRUE(std::ranges::is_sorted(ranking, {}, &selection::ScoredAlgorithm::seconds));
       EXPECT_TRUE(ranking.front().in_shared_memory) << size << " ranks, " << bytes << " bytes";
-      EXPECT_EQ(pick(chooser, all_reduce_of(bytes, size)), ranking.front().configured.name());
+      EXPECT_EQ(pick(chooser, bytes), ranking.front().configured.name());
     }
   }
 }
@@ -152,7 +157,7 @@ TEST(Chooser, RanksThatShareCoresTakeTheirTime) {
   const auto seconds_with = [](double cores) {
     selection::Topology topology{.size = 512};
     topology.model.cores = cores;
-    return selection::Chooser(topology).ranking(all_reduce_of(0, 512).spec, {}, 1 << 20).front().seconds;
+    return selection::Chooser(topology).ranking({}, 1 << 20).front().seconds;
   };
   EXPECT_GT(seconds_with(8), 30 * seconds_with(512));
   EXPECT_NEAR(seconds_with(4), 2 * seconds_with(8), 0.01 * seconds_with(4));
@@ -166,7 +171,7 @@ TEST(Chooser, KeepsLinksToFewFlowsAndTheLeastBytes) {
     selection::Topology topology{.size = static_cast<int>(hosts.size()), .hosts = hosts};
     topology.model.network = ethernet;
     for (const std::uint64_t bytes : {1u << 20, 64u << 20}) {
-      EXPECT_EQ(pick_anew(topology, all_reduce_of(bytes, topology.size)), "hierarchical");
+      EXPECT_EQ(pick_anew(topology, bytes), "hierarchical");
     }
   }
 }
@@ -177,31 +182,29 @@ TEST(Chooser, PicksTheSameOnEveryRankAndWhateverTheRoot) {
     std::string first;
     for (int rank = 0; rank < 5; ++rank) {
       selection::Chooser chooser({.size = 5});
-      selection::Choice choice = all_reduce_of(4096, 5);
-      choice.spec.collective = collective;
-      choice.spec.rank = rank;
-      choice.spec.root = schedule::has_root(collective) ? rank : 0;
-      if (first.empty()) first = pick(chooser, choice);
-      EXPECT_EQ(pick(chooser, choice), first);
+      Call call{4096};
+      call.key.collective = collective;
+      call.key.root = schedule::has_root(collective) ? rank : 0;
+      if (first.empty()) first = pick(chooser, call);
+      EXPECT_EQ(pick(chooser, call), first);
     }
   }
 }
 
 TEST(Chooser, RunsRingsInTheOrderOfTheLinks) {
   selection::Chooser chooser({.size = 4, .ring = {0, 2, 1, 3}});
-  selection::Choice choice = all_reduce_of(1 << 20);
-  choice.wanted = "ring";
-  EXPECT_EQ(pick(chooser, choice), "ring:order=0-2-1-3");
-  choice.wanted = "ring:order=0-1-2-3";
-  EXPECT_EQ(pick(chooser, choice), "ring:order=0-1-2-3");
-  choice.wanted = "central";
-  EXPECT_EQ(pick(chooser, choice), "central");
+  Call call{1 << 20};
+  call.key.algorithm = "ring";
+  EXPECT_EQ(pick(chooser, call), "ring:order=0-2-1-3");
+  call.key.algorithm = "ring:order=0-1-2-3";
+  EXPECT_EQ(pick(chooser, call), "ring:order=0-1-2-3");
+  call.key.algorithm = "central";
+  EXPECT_EQ(pick(chooser, call), "central");
   selection::Chooser hosts({.size = 5, .hosts = {0, 0, 1, 2, 2}, .ring = {0, 1, 3, 4, 2}});
-  choice.spec.size = 5;
-  choice.wanted = "hierarchical";
-  EXPECT_EQ(pick(hosts, choice), "hierarchical:across=ring+order=0-2-1");
-  choice.wanted = "hierarchical:across=central";
-  EXPECT_EQ(pick(hosts, choice), "hierarchical:across=central");
+  call.key.algorithm = "hierarchical";
+  EXPECT_EQ(pick(hosts, call), "hierarchical:across=ring+order=0-2-1");
+  call.key.algorithm = "hierarchical:across=central";
+  EXPECT_EQ(pick(hosts, call), "hierarchical:across=central");
 }
 
 /// This number of hosts with links of 120 MB/s, except the link of `slow`.
@@ -220,13 +223,11 @@ TEST(Chooser, SparesAHostWhoseLinkIsSlow) {
     const std::string spared = "spared=" + std::to_string(slow);
     const selection::Topology alone = with_a_slow_host({0, 1, 2, 3}, slow);
     for (const std::uint64_t bytes : {1u << 20, 16u << 20}) {
-      EXPECT_EQ(pick_anew(alone, all_reduce_of(bytes)), "parameter_server:chunks=16:" + spared);
-      const double seconds =
-          selection::Chooser(alone).ranking(all_reduce_of(bytes).spec, {}, bytes)[0].seconds;
+      EXPECT_EQ(pick_anew(alone, bytes), "parameter_server:chunks=16:" + spared);
+      const double seconds = selection::Chooser(alone).ranking({}, bytes)[0].seconds;
       EXPECT_LT(seconds, 1.2 * static_cast<double>(bytes) / 12e6);
     }
-    const std::string several =
-        pick_anew(with_a_slow_host({0, 0, 1, 2, 2, 3, 3}, slow), all_reduce_of(16 << 20, 7));
+    const std::string several = pick_anew(with_a_slow_host({0, 0, 1, 2, 2, 3, 3}, slow), 16 << 20);
     EXPECT_NE(several.find("hierarchical:across=parameter_server+chunks="), std::string::npos) << several;
     EXPECT_NE(several.find("+" + spared), std::string::npos) << several;
   }
@@ -237,7 +238,7 @@ TEST(Chooser, LeavesALinkThatIsNoSlowerThanNoise) {
   for (auto& row : topology.bandwidth) {
     for (double& one : row) one = one < 100e6 ? 110e6 : one;
   }
-  EXPECT_EQ(pick_anew(topology, all_reduce_of(16 << 20)).find("spared"), std::string::npos);
+  EXPECT_EQ(pick_anew(topology, 16 << 20).find("spared"), std::string::npos);
 }
 
 TEST(Chooser, ServesEveryDemandOfEveryCollective) {
@@ -249,15 +250,18 @@ TEST(Chooser, ServesEveryDemandOfEveryCollective) {
     for (int bits = 0; bits < 8; ++bits) {
       for (const int size : {1, 2, 7}) {
         selection::Chooser chooser({.size = size});
-        selection::Choice choice;
-        choice.spec = {collective, 0, size, 0};
-        choice.requirements = {schedule::is_reducing(collective) && (bits & 1) != 0, (bits & 2) != 0,
-                               (bits & 4) != 0};
-        if (collective == schedule::Collective::all_to_all && choice.requirements.uneven)
-          choice.requirements.in_place = false;
-        const auto chosen = chooser.choose(choice);
+        const bool uneven = (bits & 2) != 0;
+        // In place, all_to_all exchanges equal parts only.
+        const bool in_place = (bits & 4) != 0 && (!uneven || collective != schedule::Collective::all_to_all);
+        const schedule::CallKey key{
+            .collective = collective,
+            .op = schedule::is_reducing(collective) && (bits & 1) != 0 ? ReduceOp::custom : ReduceOp::sum,
+            .commutative = !schedule::is_reducing(collective) || (bits & 1) == 0,
+            .in_place = in_place,
+            .parts = std::vector<std::uint64_t>(uneven ? static_cast<std::size_t>(size) : 0)};
+        const auto chosen = chooser.choose(key, 0);
         ASSERT_TRUE(chosen.ok()) << chosen.status().message();
-        EXPECT_TRUE(algorithms::supports(*chosen.value().algorithm, choice.spec, choice.requirements).ok());
+        EXPECT_TRUE(algorithms::supports(*chosen.value().algorithm, {collective, 0, size, 0}, key).ok());
       }
     }
   }
@@ -268,7 +272,7 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingInSha
     for (const bool shares_memory : {false, true}) {
       selection::Chooser chooser({.size = size, .shares_memory = shares_memory});
       for (const std::uint64_t bytes : {8u, 4096u, 1u << 20, 64u << 20}) {
-        const auto ranking = chooser.ranking(all_reduce_of(bytes, size).spec, {.rounded = true}, bytes);
+        const auto ranking = chooser.ranking({.wire = Wire::int8}, bytes);
         ASSERT_GE(ranking.size(), 5u);
         for (const selection::ScoredAlgorithm& ranked : ranking) {
           EXPECT_FALSE(ranked.in_shared_memory);
@@ -279,13 +283,13 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingInSha
     }
   }
   selection::Chooser chooser({.size = 4});
-  selection::Choice choice = all_reduce_of(8);
-  choice.requirements.rounded = true;
-  choice.wanted = "naive";
-  EXPECT_NE(pick(chooser, choice).find("chunk 0 at rank 0 and at rank 1"), std::string::npos);
-  choice.wanted.remove_suffix(choice.wanted.size());
-  choice.preferred = "naive";
-  EXPECT_NE(pick(chooser, choice), "naive");
+  Call call{8};
+  call.key.wire = Wire::int8;
+  call.key.algorithm = "naive";
+  EXPECT_NE(pick(chooser, call).find("chunk 0 at rank 0 and at rank 1"), std::string::npos);
+  call.key.algorithm = {};
+  call.preferred = "naive";
+  EXPECT_NE(pick(chooser, call), "naive");
 }
 
 TEST(Chooser, TakesTheRegistrysFirstOfPredictionsThatHardlyDiffer) {
@@ -295,7 +299,7 @@ TEST(Chooser, TakesTheRegistrysFirstOfPredictionsThatHardlyDiffer) {
   topology.model.network.wire_per_byte = 8.4e-9;
   selection::Chooser chooser(topology);
   for (const std::uint64_t bytes : {4u << 20, 16u << 20, 64u << 20}) {
-    EXPECT_EQ(pick(chooser, all_reduce_of(bytes)), "ring");
+    EXPECT_EQ(pick(chooser, bytes), "ring");
   }
 }
 
@@ -347,7 +351,7 @@ TEST(Chooser, KnowsThatRanksOfAHostShareItsLinkHoweverManyThereAre) {
   for (const auto& [hosts, ranks] : {std::pair{8, 16}, {9, 16}, {33, 4}}) {
     const selection::Topology topology = hosts_of(hosts, ranks);
     const std::uint64_t bytes = 64 << 20;
-    const std::string picked = pick_anew(topology, all_reduce_of(bytes, topology.size));
+    const std::string picked = pick_anew(topology, bytes);
     EXPECT_LT(played(topology, picked, bytes), 1.5 * played(topology, "ring", bytes))
         << picked << " for " << hosts << " hosts of " << ranks;
   }
@@ -361,9 +365,9 @@ TEST(Chooser, PicksForTheUpperEndOfAClassOfSizes) {
     selection::Chooser chooser(topology);
     for (std::uint64_t power = 1024; power <= 1 << 20; power *= 2) {
       for (const std::uint64_t bytes : {power + 8, power + power / 2, 2 * power}) {
-        const selection::Choice choice = all_reduce_of(bytes / 4 * 4, size);
-        const double best = chooser.ranking(choice.spec, {}, bytes)[0].seconds;
-        EXPECT_LT(played(topology, pick(chooser, choice), bytes), 2 * best) << bytes << " among " << size;
+        const Call call{bytes / 4 * 4};
+        const double best = chooser.ranking({}, bytes)[0].seconds;
+        EXPECT_LT(played(topology, pick(chooser, call), bytes), 2 * best) << bytes << " among " << size;
       }
     }
   }
@@ -374,7 +378,7 @@ TEST(Chooser, RunsInSharedMemoryHoweverManyRanksShareMemory) {
     selection::Topology topology{.size = size};
     topology.links_inside = {.names = "shm", .share_memory = true};
     topology.shares_memory = true;
-    EXPECT_EQ(pick_anew(topology, all_reduce_of(1 << 20, size)), "direct") << size;
+    EXPECT_EQ(pick_anew(topology, 1 << 20), "direct") << size;
   }
 }
 
@@ -385,21 +389,21 @@ TEST(Chooser, DoesNotTakeATimeThatWasMeasuredInSharedMemoryForOneOfMessages) {
   topology.shares_memory = true;
   topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 1024, "direct", 1e-6);
   topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 1024, "k_nomial", 5e-6);
-  selection::Choice choice = all_reduce_of(1024);
-  EXPECT_EQ(pick_anew(topology, choice), "direct");
-  choice.requirements.custom = true;
-  EXPECT_EQ(pick_anew(topology, choice), "k_nomial");
-  choice.requirements.custom = false;
+  Call call{1024};
+  EXPECT_EQ(pick_anew(topology, call.bytes, call.key), "direct");
+  call.key.op = ReduceOp::custom;
+  EXPECT_EQ(pick_anew(topology, call.bytes, call.key), "k_nomial");
+  call.key.op = ReduceOp::sum;
   topology.shares_memory = false;  // the communicator has no lane
-  EXPECT_EQ(pick_anew(topology, choice), "k_nomial");
+  EXPECT_EQ(pick_anew(topology, call.bytes, call.key), "k_nomial");
 }
 
 TEST(Chooser, IsQuickForAThousandRanks) {
   selection::Chooser chooser({.size = 1000});
-  selection::Choice choice = all_reduce_of(64 << 20, 1000);
-  EXPECT_EQ(pick(chooser, choice).find(' '), std::string::npos);
-  choice.requirements.rounded = true;
-  EXPECT_EQ(pick(chooser, choice).find(' '), std::string::npos);
+  Call call{64 << 20};
+  EXPECT_EQ(pick(chooser, call).find(' '), std::string::npos);
+  call.key.wire = Wire::int8;
+  EXPECT_EQ(pick(chooser, call).find(' '), std::string::npos);
 }
 
 TEST(Candidates, LeaveOutWhatTakesTooLongToLookAt) {

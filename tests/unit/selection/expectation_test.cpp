@@ -8,16 +8,8 @@ namespace {
 
 const selection::Cuts kFloats{.block = 4};
 
-selection::Choice call_of(std::uint64_t bytes, int size,
-                          schedule::Collective collective = schedule::Collective::all_reduce) {
-  selection::Choice choice;
-  choice.spec = {collective, 0, size, 0};
-  choice.bytes = bytes;
-  return choice;
-}
-
 double seconds_of(selection::Chooser& chooser, std::uint64_t bytes) {
-  return chooser.expect(call_of(bytes, chooser.topology().size), kFloats).value().seconds;
+  return chooser.expect({}, bytes, kFloats).value().seconds;
 }
 
 std::vector<int> hosts_with(int size, int per_host) {
@@ -33,7 +25,7 @@ TEST(Expectation, IsWhatTheTableSays) {
   topology.table.set_time(setting, schedule::Collective::all_reduce, 1 << 10, "ring", 1e-3);
   topology.table.set_time(setting, schedule::Collective::all_reduce, 1 << 12, "ring", 4e-3);
   selection::Chooser chooser(topology);
-  const selection::Expectation expected = chooser.expect(call_of(1 << 10, 4), kFloats).value();
+  const selection::Expectation expected = chooser.expect({}, 1 << 10, kFloats).value();
   EXPECT_EQ(expected.configured.name(),
             "ring:order=0-2-1-3");  // the name of the algorithm that runs; the table has it as "ring"
   EXPECT_TRUE(expected.measured);
@@ -49,13 +41,12 @@ TEST(Expectation, BeyondTheTablesReachIsStillOfTheTableWhereTheAlgorithmIsNamed)
   topology.links_inside = {.names = "tcp", .never_ask = true};
   topology.table.set_time({"tcp", "2"}, schedule::Collective::all_reduce, 1 << 10, "ring", 1e-3);
   selection::Chooser chooser(topology);
-  selection::Choice choice = call_of(1 << 20, 2);
-  choice.wanted = "ring";
-  const selection::Expectation ring = chooser.expect(choice, kFloats).value();
+  schedule::CallKey key{.algorithm = "ring"};
+  const selection::Expectation ring = chooser.expect(key, 1 << 20, kFloats).value();
   EXPECT_TRUE(ring.measured);
   EXPECT_DOUBLE_EQ(ring.seconds, 1.024);
-  choice.wanted = "recursive_doubling";
-  EXPECT_FALSE(chooser.expect(choice, kFloats).value().measured);
+  key.algorithm = "recursive_doubling";
+  EXPECT_FALSE(chooser.expect(key, 1 << 20, kFloats).value().measured);
 }
 
 TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
@@ -64,9 +55,8 @@ TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
     if (per_host < 8) topology.hosts = hosts_with(8, per_host);
     selection::Chooser chooser(topology);
     for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 15, std::uint64_t{1} << 24}) {
-      const selection::Choice choice = call_of(bytes, 8);
-      const selection::ScoredAlgorithm first = chooser.ranking(choice.spec, {}, bytes)[0];
-      const selection::Expectation expected = chooser.expect(choice, kFloats).value();
+      const selection::ScoredAlgorithm first = chooser.ranking({}, bytes)[0];
+      const selection::Expectation expected = chooser.expect({}, bytes, kFloats).value();
       EXPECT_EQ(expected.configured, first.configured);
       EXPECT_NEAR(expected.seconds, first.seconds, 0.01 * first.seconds) << first.configured.name();
     }
@@ -85,7 +75,7 @@ TEST(Expectation, HardlyFallsWhereTheDataGrows) {
     for (double bytes = 4; bytes < 1e9; bytes *= 1.07) {
       const auto whole = static_cast<std::uint64_t>(bytes) / 4 * 4;
       const selection::Expectation expected =
-          chooser.expect(call_of(whole, size, collective), kFloats).value();
+          chooser.expect({.collective = collective}, whole, kFloats).value();
       EXPECT_GE(expected.seconds * most_fall, most)
           << schedule::name_of(collective) << " of " << whole << " bytes among " << size << ": "
           << expected.configured.name();
@@ -109,9 +99,8 @@ TEST(Expectation, HardlyFallsWhereTheDataGrows) {
 TEST(Expectation, CountsTheBytesOfTheRankThatSendsMost) {
   selection::Chooser chooser({.size = 4});
   const auto sent = [&](const char* algorithm, std::uint64_t bytes, std::uint64_t block) {
-    selection::Choice choice = call_of(bytes, 4);
-    choice.wanted = algorithm;
-    return chooser.expect(choice, {.block = block}).value().most_sent;
+    schedule::CallKey key{.algorithm = algorithm};
+    return chooser.expect(key, bytes, {.block = block}).value().most_sent;
   };
   EXPECT_EQ(sent("ring", 4000, 4), 6000u);
   EXPECT_EQ(sent("recursive_doubling", 4000, 4), 8000u);
@@ -126,10 +115,9 @@ TEST(Expectation, OfSmallSegmentsOverlapsMoreOfALongMessage) {
   topology.model.network = {
       .receiver_per_byte = 1, .wire_per_byte = 1, .longest_short = selection::kNeverAsks};
   selection::Chooser chooser(topology);
-  selection::Choice choice = call_of(1 << 20, 2);
-  choice.wanted = "ring";
-  const double whole = chooser.expect(choice, {.segment = 1 << 20}).value().seconds;
-  const double in_pieces = chooser.expect(choice, {.segment = 1 << 17}).value().seconds;
+  schedule::CallKey key{.algorithm = "ring"};
+  const double whole = chooser.expect(key, 1 << 20, {.segment = 1 << 20}).value().seconds;
+  const double in_pieces = chooser.expect(key, 1 << 20, {.segment = 1 << 17}).value().seconds;
   EXPECT_LT(in_pieces, 0.8 * whole);
 }
 
@@ -140,33 +128,30 @@ TEST(Expectation, InSharedMemoryCountsWaitsWhereRanksShareCores) {
   topology.model.memory = {};
   topology.model.wake = 1e-6;
   selection::Chooser chooser(topology);
-  EXPECT_TRUE(chooser.expect(call_of(0, 4), kFloats).value().in_shared_memory);
+  EXPECT_TRUE(chooser.expect({}, 0, kFloats).value().in_shared_memory);
   EXPECT_DOUBLE_EQ(seconds_of(chooser, 0), 1e-6);
 }
 
 TEST(Expectation, ChangesNoChoice) {
   for (const std::uint64_t bytes : {0u, 24u, 70'000u, 9'000'000u}) {
     selection::Chooser asked({.size = 6}), other({.size = 6});
-    const selection::Choice choice = call_of(bytes, 6);
-    ASSERT_TRUE(asked.expect(choice, {.block = 4, .segment = 4096}).ok());
-    EXPECT_EQ(asked.choose(choice).value(), other.choose(choice).value()) << bytes;
+    ASSERT_TRUE(asked.expect({}, bytes, {.block = 4, .segment = 4096}).ok());
+    EXPECT_EQ(asked.choose({}, bytes).value(), other.choose({}, bytes).value()) << bytes;
   }
 }
 
 TEST(Expectation, ServesAsManyRanksAsAreNotPlayed) {
   selection::Chooser chooser({.size = 200, .hosts = hosts_with(200, 8)});
-  selection::Choice choice = call_of(1 << 20, 200);
-  choice.wanted = "ring";
-  const selection::Expectation expected = chooser.expect(choice, kFloats).value();
+  schedule::CallKey key{.algorithm = "ring"};
+  const selection::Expectation expected = chooser.expect(key, 1 << 20, kFloats).value();
   EXPECT_GT(expected.seconds, 0);
   EXPECT_NEAR(static_cast<double>(expected.most_sent), 2 * 199.0 / 200 * (1 << 20), 1);
 }
 
 TEST(Expectation, FailsAsTheChoiceDoes) {
   selection::Chooser chooser({.size = 4});
-  selection::Choice choice = call_of(8, 4);
-  choice.wanted = "rnig";
-  EXPECT_NE(chooser.expect(choice, kFloats).status().message().find("did you mean 'ring'?"),
+  schedule::CallKey key{.algorithm = "rnig"};
+  EXPECT_NE(chooser.expect(key, 8, kFloats).status().message().find("did you mean 'ring'?"),
             std::string::npos);
 }
 
