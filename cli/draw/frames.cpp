@@ -80,14 +80,10 @@ class Data {
       cells[part] = {sets_.largest(std::move(held[part])), false};
     }
     const schedule::Schedule& schedule = schedules_[rank];
-    std::vector<bool> wrong(parts(), false);
+    for_each_output(schedule, [&](std::uint32_t, std::uint32_t part) { cells[part].done = true; });
     for_each_output(schedule, [&](std::uint32_t chunk, std::uint32_t part) {
-      cells[part].done = true;
-      if (!run_.check_output(schedule, chunk).ok()) wrong[part] = true;
+      if (!run_.check_output(schedule, chunk).ok()) cells[part].done = false;
     });
-    for (std::size_t part = 0; part < cells.size(); ++part) {
-      if (wrong[part]) cells[part].done = false;
-    }
     return cells;
   }
 
