@@ -8,8 +8,8 @@
 namespace kolo::cli {
 
 // A callback returns for exit code 0 and throws CLI::RuntimeError(code) for another one. What else it throws
-// is reported by main() in one line: kolo::InvalidArgument as wrong usage (2), everything else as failed work
-// (1).
+// is reported by main() in one line: kolo::InvalidArgumentError as wrong usage (2), everything else as failed
+// work (1).
 void add_run(CLI::App& app, std::vector<std::string> program);
 /// `arguments`: those of the whole command line.
 void add_bench(CLI::App& app, std::vector<std::string> arguments);

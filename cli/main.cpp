@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
   int code = 0;
   try {
     code = run({argv + 1, argv + argc});
-  } catch (const kolo::InvalidArgument& error) {
+  } catch (const kolo::InvalidArgumentError& error) {
     code = report(error.what(), kUsage);
   } catch (const std::exception& error) {
     code = report(error.what(), kFailed);

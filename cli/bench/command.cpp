@@ -145,7 +145,7 @@ int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
                                     ? run_grid(settings, make())
                                     : bench::run(settings, make(), peers);
     return wrong == 0 ? 0 : kWrong;
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return report(rank, error, kBenchUsage);
   } catch (const std::exception& error) {
     return report(rank, error, kWrong);

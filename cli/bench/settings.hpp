@@ -55,7 +55,7 @@ struct RawSettings : PlainSettings {
   std::optional<bool> in_place;
 };
 
-/// Throws InvalidArgument, which names the mistake and the possible values.
+/// Throws InvalidArgumentError, which names the mistake and the possible values.
 Settings check_settings(const RawSettings& raw);
 
 /// The names that --dtype and --reduction take.

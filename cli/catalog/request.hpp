@@ -9,17 +9,17 @@
 namespace kolo::cli {
 
 /// Parses "3,2,3", the number of ranks on each host in order. Returns the host of each rank; empty text gives
-/// an empty list. Throws InvalidArgument for any other text.
+/// an empty list. Throws InvalidArgumentError for any other text.
 std::vector<int> parse_ranks_per_host(std::string_view text);
 
 /// Parses "8" or "2:8" (all from 2 to 8). For empty text returns the number of ranks of the hosts, or
-/// `otherwise` without hosts. Throws InvalidArgument for a number that is not from 1 to `limit` or does not
-/// match the hosts.
+/// `otherwise` without hosts. Throws InvalidArgumentError for a number that is not from 1 to `limit` or does
+/// not match the hosts.
 std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& hosts, int limit,
                              std::vector<int> otherwise);
 
-/// The root of a collective of `size` ranks; 0 if the collective has none. Throws InvalidArgument for a root
-/// that is not one of the ranks.
+/// The root of a collective of `size` ranks; 0 if the collective has none. Throws InvalidArgumentError for a
+/// root that is not one of the ranks.
 int checked_root(int root, schedule::Collective collective, int size);
 
 }  // namespace kolo::cli

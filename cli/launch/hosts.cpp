@@ -105,7 +105,7 @@ std::vector<HostSlots> read_hosts_file(const std::string& path) {
     try {
       if (!more.empty()) refuse_host(line, "only a name and a number of ranks stand on a line");
       hosts.push_back(parse_host(slots.empty() ? name : name + ":" + slots));
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       refuse("{}:{}: {}", path, number, error.what());
     }
   }

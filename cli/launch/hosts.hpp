@@ -19,11 +19,11 @@ struct HostSlots {
   std::string name() const { return login.substr(login.rfind('@') + 1); }
 };
 
-/// Parses "a:4,me@b:2,c,[fd00::2]:4"; one slot if no number is given. Throws InvalidArgument that quotes the
-/// item.
+/// Parses "a:4,me@b:2,c,[fd00::2]:4"; one slot if no number is given. Throws InvalidArgumentError that quotes
+/// the item.
 std::vector<HostSlots> parse_hosts(const std::string& list);
-/// Reads one host a line, "b 4" or as in a list; # starts a comment. Throws InvalidArgument that names file
-/// and line.
+/// Reads one host a line, "b 4" or as in a list; # starts a comment. Throws InvalidArgumentError that names
+/// file and line.
 std::vector<HostSlots> read_hosts_file(const std::string& path);
 
 struct JobAddresses {

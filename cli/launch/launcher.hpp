@@ -24,7 +24,7 @@ struct SshOptions {
   std::vector<std::string> variables;  ///< for the ranks, besides KOLO_*: NAME or NAME=value
 
   /// The command's options for all of these. They are parsed into this object, which must stay where it is; a
-  /// list of hosts that makes no sense throws InvalidArgument.
+  /// list of hosts that makes no sense throws InvalidArgumentError.
   void add_to(CLI::App& command);
 };
 

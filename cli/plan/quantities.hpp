@@ -7,8 +7,8 @@
 
 namespace kolo::plan {
 
-// Each parser throws InvalidArgument with `option`, the text and what is accepted. Units are in any case;
-// numbers are decimal, without sign, exponent or separators.
+// Each parser throws InvalidArgumentError with `option`, the text and what is accepted. Units are in any
+// case; numbers are decimal, without sign, exponent or separators.
 
 /// As cli::parse_size(): "1.2GB", "25MiB"; at least 1 byte.
 std::uint64_t parse_bytes(std::string_view option, std::string_view text);

@@ -7,10 +7,10 @@
 
 namespace kolo::cli {
 
-/// Throws InvalidArgument with the formatted text.
+/// Throws InvalidArgumentError with the formatted text.
 template <typename... Arguments>
 [[noreturn]] void refuse(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  throw InvalidArgument(fmt::format(text, std::forward<Arguments>(arguments)...), {});
+  throw InvalidArgumentError(fmt::format(text, std::forward<Arguments>(arguments)...), {});
 }
 
 }  // namespace kolo::cli

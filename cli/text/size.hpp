@@ -20,7 +20,7 @@ inline constexpr std::string_view kSizeForm =
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
 /// Comma-separated sizes, each as parse_size() reads it, or a range FROM:TO[:FACTOR] that multiplies by
-/// FACTOR (default 2), in the order given. Throws InvalidArgument.
+/// FACTOR (default 2), in the order given. Throws InvalidArgumentError.
 std::vector<std::uint64_t> parse_sizes(std::string_view text);
 
 /// The parts between separators; an empty text is one empty part.

@@ -25,10 +25,10 @@ struct RankTimeline {
   std::map<int, double> waited_us;  ///< time waited for each peer
 };
 
-/// Throws InvalidArgument that names the file if it is not a timeline.
+/// Throws InvalidArgumentError that names the file if it is not a timeline.
 RankTimeline read_timeline(const std::string& path);
 
-/// Sorts by rank. Throws InvalidArgument if the timelines are not of one job, or a rank occurs twice.
+/// Sorts by rank. Throws InvalidArgumentError if the timelines are not of one job, or a rank occurs twice.
 void check_together(std::vector<RankTimeline>& timelines);
 
 /// Writes one Chrome trace of the files' events, with times relative to the first span and hosts aligned by

@@ -79,15 +79,15 @@ struct Counters {
 /// Thread-safe, as far as the order of calls stays the same on all ranks. Each `x_async` returns at once and
 /// borrows its buffers until the Work is done; `x` is x_async(...).wait().
 ///
-/// Arguments that cannot be right throw InvalidArgument before any byte moves and take no sequence number:
-/// null with a count, a rank out of range, overlapping in and out that are not the same, element types or
-/// counts that do not fit together, an unknown algorithm. A later failure ends the operation on every rank,
-/// with an error that names the rank to blame, if one is known. Every later call on this communicator then
-/// ends with the same error.
+/// Arguments that cannot be right throw InvalidArgumentError before any byte moves and take no sequence
+/// number: null with a count, a rank out of range, overlapping in and out that are not the same, element
+/// types or counts that do not fit together, an unknown algorithm. A later failure ends the operation on
+/// every rank, with an error that names the rank to blame, if one is known. Every later call on this
+/// communicator then ends with the same error.
 ///
 /// A communicator belongs to the process that made it. In a forked child it may be destroyed, and returns its
-/// rank, size and timeout. All other calls throw InvalidArgument there, and do not harm the parent. The child
-/// may create communicators of its own.
+/// rank, size and timeout. All other calls throw InvalidArgumentError there, and do not harm the parent. The
+/// child may create communicators of its own.
 ///
 /// In place: pass the one-buffer form, or the same memory as the documentation of the call says.
 class Communicator {
@@ -122,8 +122,8 @@ class Communicator {
   /// communicator; those that split() has made keep theirs. Whichever rank's time is over first ends the
   /// operation on every rank, as any failure does, with a TimeoutError that names the rank to blame: after
   /// some hundredths of a second more, or some tenths if ranks do not answer or wait in other calls. So a
-  /// timeout of less than 0.1 s may last several times as long. Thread-safe. Throws InvalidArgument unless it
-  /// is positive.
+  /// timeout of less than 0.1 s may last several times as long. Thread-safe. Throws InvalidArgumentError
+  /// unless it is positive.
   void set_timeout(std::chrono::nanoseconds timeout);
 
   /// The time that one call of `collective` ("all_reduce", "broadcast", ...) is expected to take, with the
@@ -133,7 +133,8 @@ class Communicator {
   /// other element types.
   ///
   /// Sends nothing, waits for no other rank or call, and changes no later choice. Works after a failure too.
-  /// Thread-safe. Throws InvalidArgument for an unknown collective, and for options that the call refuses.
+  /// Thread-safe. Throws InvalidArgumentError for an unknown collective, and for options that the call
+  /// refuses.
   Estimate estimate(std::string_view collective, std::uint64_t bytes, const CallOptions& options = {}) const;
 
   /// Every rank ends with the reduction of all contributions, with the same bits.

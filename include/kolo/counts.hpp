@@ -17,8 +17,8 @@ concept IntegerRange = std::ranges::input_range<R> && std::integral<std::ranges:
 
 /// Element counts per rank, for collectives in which ranks hold unequal parts; empty: equal parts. Converts
 /// implicitly from any range of integers. Contiguous std::uint64_t are borrowed, all others are copied. A
-/// call that gets a negative count throws InvalidArgument. The call reads the counts before it returns, also
-/// an asynchronous one.
+/// call that gets a negative count throws InvalidArgumentError. The call reads the counts before it returns,
+/// also an asynchronous one.
 class Counts {
  public:
   /// Equal parts.

@@ -33,10 +33,12 @@ class Error : public std::runtime_error {
 
 /// The caller's arguments cannot be right. Thrown before any byte moves; the communicator stays usable. Only
 /// a reduction of the caller's own that throws is found later, and makes the communicator unusable.
-class InvalidArgument : public Error {
+class InvalidArgumentError : public Error {
  public:
   using Error::Error;
 };
+/// The name before 0.2.
+using InvalidArgument = InvalidArgumentError;
 
 /// The ranks asked for different things. The communicator is unusable from then on.
 class MismatchError : public Error {

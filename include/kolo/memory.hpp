@@ -27,7 +27,7 @@ class SharedMemory {
   std::byte* data() const noexcept;
   /// Length in bytes.
   std::size_t size() const noexcept;
-  /// The first `count` elements of `dtype`; throws InvalidArgument when they do not fit.
+  /// The first `count` elements of `dtype`; throws InvalidArgumentError when they do not fit.
   Buffer buffer(std::uint64_t count, DType dtype) const;
 
  private:

@@ -72,9 +72,9 @@ bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept;
 /// algorithms that reduce in rank order.
 ///
 /// `combine` is called from the thread that makes progress at the moment, never from two threads at once for
-/// one call. It must not call kolo: functions that start a call, or wait, throw InvalidArgument there. A
-/// `combine` that throws ends its call on every rank with an InvalidArgument that says what was thrown; the
-/// communicator is unusable then.
+/// one call. It must not call kolo: functions that start a call, or wait, throw InvalidArgumentError there. A
+/// `combine` that throws ends its call on every rank with an InvalidArgumentError that says what was thrown;
+/// the communicator is unusable then.
 struct CustomReduction {
   std::string name;  ///< for errors and timelines; the same on all ranks
   /// out[i] = left[i] op right[i] for `count` elements.
@@ -97,10 +97,10 @@ class Reduction {
  public:
   /// A built-in operation.
   Reduction(ReduceOp op) noexcept : op_(op) {}  // NOLINT: implicit on purpose
-  /// Throws InvalidArgument when `combine` is empty.
+  /// Throws InvalidArgumentError when `combine` is empty.
   [[nodiscard]] static Reduction custom(CustomReduction reduction);
   /// The same for one element type and one element: combine(a, b) returns a op b. A call with buffers of
-  /// another type throws InvalidArgument.
+  /// another type throws InvalidArgumentError.
   template <Element T, typename Combine>
   requires std::is_invocable_r_v<T, const Combine&, T, T>
   [[nodiscard]] static Reduction custom(std::string name, Combine combine, bool commutative = false) {

@@ -51,14 +51,14 @@ struct SparseOptions {
 /// options all get a MismatchError that names one of them, after which the communicator is still usable.
 class SparseAllReduce {
  public:
-  /// Collective. Throws InvalidArgument where the degrees do not multiply to the number of ranks
+  /// Collective. Throws InvalidArgumentError where the degrees do not multiply to the number of ranks
   /// or there is no such algorithm.
   explicit SparseAllReduce(Communicator communicator, const SparseOptions& options = {});
 
   /// Collective. Every rank gets the sums at all indices that any rank has, with the same bits; an index
   /// whose sum is zero stays. Values are added in rank order, in pairs of neighbours, then of pairs: the same
-  /// data gives the same bits as long as degrees and form are the same. Throws InvalidArgument, before any
-  /// byte moves, for indices that are not ascending, occur twice or are not below `length`, and where
+  /// data gives the same bits as long as degrees and form are the same. Throws InvalidArgumentError, before
+  /// any byte moves, for indices that are not ascending, occur twice or are not below `length`, and where
   /// `values` does not hold `width` elements, at least one, for each of them.
   template <Element T>
   SparseVector<T> sum(const SparseVector<T>& mine) {

@@ -49,8 +49,8 @@ class TcpStoreServer {
 };
 
 /// Binds `host` (empty: all interfaces). Every connection must prove that it knows `key` before anything else
-/// from it is accepted (HMAC-SHA256 challenge and response). An empty `key` is InvalidArgument, except on
-/// loopback: there each connection must be of this process's user. With KOLO_INSECURE=1 any process may
+/// from it is accepted (HMAC-SHA256 challenge and response). An empty `key` is InvalidArgumentError, except
+/// on loopback: there each connection must be of this process's user. With KOLO_INSECURE=1 any process may
 /// connect without a key. Throws RendezvousError when it cannot bind.
 [[nodiscard]] std::unique_ptr<TcpStoreServer> serve_tcp_store(const std::string& host, std::uint16_t port,
                                                               const std::string& key);
@@ -74,7 +74,7 @@ struct Launch {
 };
 
 /// Reads, in this order: RANK/WORLD_SIZE (torchrun, kolo run), Open MPI's, MPICH's (PMI) and Slurm's
-/// variables; rank 0 of 1 where none is set. Throws InvalidArgument that names the variable when one is
+/// variables; rank 0 of 1 where none is set. Throws InvalidArgumentError that names the variable when one is
 /// missing or senseless.
 Launch launch_from_environment();
 
@@ -84,7 +84,7 @@ Launch launch_from_environment();
 std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout);
 
 /// Whether the job's store stays when ranks end: a launcher (`kolo run`), another process or a file holds it.
-/// False if rank 0 serves it. Dials nothing. Throws InvalidArgument as store_from_environment().
+/// False if rank 0 serves it. Dials nothing. Throws InvalidArgumentError as store_from_environment().
 bool store_outlives_ranks(const Launch& launch);
 
 }  // namespace kolo

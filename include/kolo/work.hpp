@@ -52,7 +52,8 @@ class [[nodiscard]] Work {
   /// The end of the last Communicator ends its operations with an error, and returns when all callbacks have,
   /// unless it is called within a callback. So do not hold there a lock that a callback takes. A callback
   /// that is given to a Work after that, or to an invalid Work, runs on a thread of its own. Throws
-  /// InvalidArgument for an empty function and in a forked child, SystemError if there are no more threads.
+  /// InvalidArgumentError for an empty function and in a forked child, SystemError if there are no more
+  /// threads.
   void then(std::function<void(const Work&)> callback) const;
   /// Null while the operation runs and when it succeeded.
   std::exception_ptr error() const;
@@ -73,7 +74,7 @@ class [[nodiscard]] Work {
 /// Blocks until one of the Works is done, and returns its index; the lowest index if several are done. A Work
 /// that has failed counts as done, and its wait() throws. An invalid Work counts as done too. The Works may
 /// be of several communicators, also of ones that have no links in common. Thread-safe. Throws
-/// InvalidArgument if `works` is empty.
+/// InvalidArgumentError if `works` is empty.
 [[nodiscard]] std::size_t wait_any(std::span<const Work> works);
 /// The same for at most `timeout`; nullopt if none is done then.
 [[nodiscard]] std::optional<std::size_t> wait_any(std::span<const Work> works,

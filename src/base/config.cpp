@@ -28,7 +28,7 @@ Number number(const char* name, Number fallback, Number lowest, Number highest) 
   Number parsed{};
   const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), parsed);
   if (error != std::errc() || end != view.data() + view.size() || !(parsed >= lowest && parsed <= highest)) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         fmt::format("{}=\"{}\" must be a number from {} to {}", name, value, lowest, highest), {});
   }
   return parsed;
@@ -52,7 +52,7 @@ std::chrono::nanoseconds heartbeat() {
   constexpr double kLowest = 0.25;
   const double given = number("KOLO_HEARTBEAT", 5.0, 0.0, 1e9);
   if (given > 0 && given < kLowest) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         fmt::format("KOLO_HEARTBEAT={} must be 0 (never) or a number of seconds from {} on", given, kLowest),
         {});
   }
@@ -67,9 +67,10 @@ std::string read_key() {
   const std::string path = text("KOLO_KEY_FILE", "");
   const std::string given = text("KOLO_KEY", "");
   if (path.empty()) return given;
-  if (!given.empty()) throw InvalidArgument("KOLO_KEY and KOLO_KEY_FILE are both set; set one of them", {});
+  if (!given.empty())
+    throw InvalidArgumentError("KOLO_KEY and KOLO_KEY_FILE are both set; set one of them", {});
   Result<std::string> read = read_key_file(path);
-  if (!read.ok()) throw InvalidArgument("KOLO_KEY_FILE: " + read.status().message(), {});
+  if (!read.ok()) throw InvalidArgumentError("KOLO_KEY_FILE: " + read.status().message(), {});
   return std::move(read).value();
 }
 
@@ -77,9 +78,10 @@ void check_tls(const Config& c) {
   const bool any = !c.tls_certificate.empty() || !c.tls_private_key.empty() || !c.tls_authority.empty();
   const bool all = !c.tls_certificate.empty() && !c.tls_private_key.empty() && !c.tls_authority.empty();
   if (any && !all) {
-    throw InvalidArgument("KOLO_TLS_CERT, KOLO_TLS_KEY and KOLO_TLS_CA belong together: set all or none", {});
+    throw InvalidArgumentError("KOLO_TLS_CERT, KOLO_TLS_KEY and KOLO_TLS_CA belong together: set all or none",
+                               {});
   }
-  if (any && !c.tls) throw InvalidArgument("KOLO_TLS_CERT is set, but KOLO_TLS is not 1", {});
+  if (any && !c.tls) throw InvalidArgumentError("KOLO_TLS_CERT is set, but KOLO_TLS is not 1", {});
 }
 
 /// Upper or lower case: other libraries write INFO.
@@ -89,7 +91,8 @@ std::string log_level(std::string fallback) {
   std::string level = given;
   std::ranges::transform(level, level.begin(), [](unsigned char c) { return std::tolower(c); });
   if (std::ranges::find(kLevels, level) == std::end(kLevels)) {
-    throw InvalidArgument("KOLO_LOG=\"" + given + "\" must be trace, debug, info, warn, error or off", {});
+    throw InvalidArgumentError("KOLO_LOG=\"" + given + "\" must be trace, debug, info, warn, error or off",
+                               {});
   }
   return level;
 }
@@ -104,7 +107,7 @@ Config read() {
   c.table = text("KOLO_TABLE", user_file("table"));
   c.segment_bytes = number<std::uint64_t>("KOLO_SEGMENT_BYTES", c.segment_bytes, 64, 1ull << 40);
   if (const std::string wire = text("KOLO_WIRE", "native"); !parse_wire(wire, c.wire)) {
-    throw InvalidArgument("KOLO_WIRE=\"" + wire + "\" must be native, bfloat16, float16 or int8", {});
+    throw InvalidArgumentError("KOLO_WIRE=\"" + wire + "\" must be native, bfloat16, float16 or int8", {});
   }
   c.interface = text("KOLO_INTERFACE", "");
   c.store = text("KOLO_STORE", "");

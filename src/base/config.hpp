@@ -33,8 +33,8 @@ struct Config {
   std::int64_t spin_us = -1;    ///< KOLO_SPIN_US: spin before sleeping; -1: by cores and ranks.
 };
 
-/// Thread-safe; the first call reads the environment. An invalid value throws InvalidArgument that names the
-/// variable.
+/// Thread-safe; the first call reads the environment. An invalid value throws InvalidArgumentError that names
+/// the variable.
 const Config& config();
 
 /// The job's secret: KOLO_KEY, or the contents of KOLO_KEY_FILE. Read once, as config() is, but separately: a

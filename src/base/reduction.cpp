@@ -32,7 +32,7 @@ bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept {
 Reduction Reduction::custom(CustomReduction reduction) {
   if (!reduction.combine) {
     const std::string name = reduction.name.empty() ? "without a name" : '"' + reduction.name + '"';
-    throw InvalidArgument("custom reduction " + name + " has no combine function", {});
+    throw InvalidArgumentError("custom reduction " + name + " has no combine function", {});
   }
   Reduction made(ReduceOp::custom);
   made.own_ = std::make_shared<const CustomReduction>(std::move(reduction));

@@ -35,7 +35,7 @@ void Status::throw_if_error() const {
     case Code::ok:
       return;
     case Code::invalid_argument:
-      throw InvalidArgument(message(), context());
+      throw InvalidArgumentError(message(), context());
     case Code::mismatch:
       throw MismatchError(message(), context());
     case Code::peer_lost:

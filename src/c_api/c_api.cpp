@@ -59,7 +59,7 @@ kolo_status note_current() noexcept {
   };
   try {
     throw;
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return fail(KOLO_INVALID_ARGUMENT, error);
   } catch (const MismatchError& error) {
     return fail(KOLO_MISMATCH, error);
@@ -106,18 +106,19 @@ kolo_status guarded(Call call) noexcept {
 
 template <typename T>
 T& given(T* pointer, const char* name) {
-  if (pointer == nullptr) throw InvalidArgument(std::string(name) + " is null", {});
+  if (pointer == nullptr) throw InvalidArgumentError(std::string(name) + " is null", {});
   return *pointer;
 }
 
 DType type_of(kolo_dtype dtype) {
   if (dtype < 0 || dtype >= kDTypeCount)
-    throw InvalidArgument("there is no kolo_dtype " + std::to_string(dtype), {});
+    throw InvalidArgumentError("there is no kolo_dtype " + std::to_string(dtype), {});
   return static_cast<DType>(dtype);
 }
 
 ReduceOp operation_of(kolo_op op) {
-  if (op < 0 || op >= kReduceOpCount) throw InvalidArgument("there is no kolo_op " + std::to_string(op), {});
+  if (op < 0 || op >= kReduceOpCount)
+    throw InvalidArgumentError("there is no kolo_op " + std::to_string(op), {});
   return static_cast<ReduceOp>(op);
 }
 

@@ -252,7 +252,7 @@ bool AddressExchange::listen(std::chrono::nanoseconds patience) {
 
 void AddressExchange::give_up(const std::exception& error) {
   // An error of this rank alone is stored at once: the other ranks ask the store for it.
-  if (dynamic_cast<const InvalidArgument*>(&error) != nullptr ||
+  if (dynamic_cast<const InvalidArgumentError*>(&error) != nullptr ||
       dynamic_cast<const SystemError*>(&error) != nullptr)
     return call_off(error.what());
   const bool knew = !reason_.empty();

@@ -174,8 +174,8 @@ std::string why_not_usable(const char* name, const ConstBuffer& buffer) {
 }
 
 void throw_inside_reduction(std::string_view call) {
-  throw InvalidArgument(fmt::format("{}: a reduction of your own must not call kolo", call),
-                        {.collective = std::string(call)});
+  throw InvalidArgumentError(fmt::format("{}: a reduction of your own must not call kolo", call),
+                             {.collective = std::string(call)});
 }
 
 std::string why_not_rounded(const schedule::CallKey& key) {

@@ -55,8 +55,8 @@ inline bool is_usable(const ConstBuffer& buffer) {
 std::string why_not_usable(const char* name, const ConstBuffer& buffer);
 
 [[noreturn]] void throw_inside_reduction(std::string_view call);
-/// Throws InvalidArgument inside a reduction of the caller's own. The engine that runs it makes no progress
-/// meanwhile, so a call would wait forever.
+/// Throws InvalidArgumentError inside a reduction of the caller's own. The engine that runs it makes no
+/// progress meanwhile, so a call would wait forever.
 inline void refuse_inside_reduction(std::string_view call) {
   if (engine::InsideReduction::is_here()) [[unlikely]]
     throw_inside_reduction(call);

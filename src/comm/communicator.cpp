@@ -75,16 +75,16 @@ Communicator Communicator::create(const Options& options) {
 
 Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int size, const Options& options) {
   comm::refuse_inside_reduction("create");
-  if (store == nullptr) throw InvalidArgument("Communicator::create: the store is null", {});
+  if (store == nullptr) throw InvalidArgumentError("Communicator::create: the store is null", {});
   if (size < 1 || rank < 0 || rank >= size) {
-    throw InvalidArgument("Communicator::create: rank " + std::to_string(rank) + " of " +
-                              std::to_string(size) + " ranks makes no sense",
-                          {});
+    throw InvalidArgumentError("Communicator::create: rank " + std::to_string(rank) + " of " +
+                                   std::to_string(size) + " ranks makes no sense",
+                               {});
   }
   if (size > kMostRanks) {
-    throw InvalidArgument("Communicator::create: " + std::to_string(size) + " ranks are more than " +
-                              std::to_string(kMostRanks),
-                          {});
+    throw InvalidArgumentError("Communicator::create: " + std::to_string(size) + " ranks are more than " +
+                                   std::to_string(kMostRanks),
+                               {});
   }
   comm::Wireup wireup;
   std::shared_ptr<State> state;
@@ -109,7 +109,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
 /// The state, for what stays true in a forked child.
 const Communicator::State& Communicator::known() const {
   if (state_ == nullptr)
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "this Communicator has no group: it was default-constructed, moved "
         "from, or this rank is not in the group that split made",
         {});
@@ -137,7 +137,7 @@ std::chrono::nanoseconds Communicator::timeout() const {
 }
 void Communicator::set_timeout(std::chrono::nanoseconds timeout) {
   if (timeout.count() <= 0) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         fmt::format("set_timeout: {} ns is no time in which a call could be over", timeout.count()), {});
   }
   state().timeout = timeout;
@@ -146,7 +146,8 @@ void Communicator::set_timeout(std::chrono::nanoseconds timeout) {
 std::string Communicator::transport_to(int peer) const {
   comm::refuse_inside_reduction("transport_to");
   const State& s = state();
-  if (peer < 0 || peer >= s.size) throw InvalidArgument("transport_to: no rank " + std::to_string(peer), {});
+  if (peer < 0 || peer >= s.size)
+    throw InvalidArgumentError("transport_to: no rank " + std::to_string(peer), {});
   return s.engine->transport_to(s.links()[static_cast<std::size_t>(peer)]);
 }
 
@@ -421,13 +422,13 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
   int position = -1;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] < 0 || ranks[i] >= s.size) {
-      throw InvalidArgument("subgroup: " + std::to_string(ranks[i]) +
-                                " is not a rank of this communicator of " + std::to_string(s.size),
-                            {});
+      throw InvalidArgumentError("subgroup: " + std::to_string(ranks[i]) +
+                                     " is not a rank of this communicator of " + std::to_string(s.size),
+                                 {});
     }
     if (std::find(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks[i]) !=
         ranks.begin() + static_cast<std::ptrdiff_t>(i)) {
-      throw InvalidArgument("subgroup: rank " + std::to_string(ranks[i]) + " is listed twice", {});
+      throw InvalidArgumentError("subgroup: rank " + std::to_string(ranks[i]) + " is listed twice", {});
     }
     if (ranks[i] == s.rank) position = static_cast<int>(i);
   }

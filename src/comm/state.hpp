@@ -90,8 +90,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
       throw;
     }
   }
-  /// Checks, chooses, lowers and starts. Throws InvalidArgument, and what with_memory() does; other errors
-  /// come with the Work.
+  /// Checks, chooses, lowers and starts. Throws InvalidArgumentError, and what with_memory() does; other
+  /// errors come with the Work.
   Work start(comm::Call call, bool waits_now, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {});
   enum class Message { send, recv, recv_any };
   /// `data`: what is sent, or writable memory. `peer`: ignored for recv_any.

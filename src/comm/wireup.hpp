@@ -45,7 +45,7 @@ struct Offer {
   std::string why_not;  ///< why other transports are missing
 };
 
-/// Throws InvalidArgument where the settings make no sense.
+/// Throws InvalidArgumentError where the settings make no sense.
 Offer make_offer(int rank, const Terms& terms);
 
 /// Enough for join() among ranks that have just spoken to each other.

@@ -103,7 +103,7 @@ bool Work::test() const {
 }
 
 void Work::then(std::function<void(const Work&)> callback) const {
-  if (callback == nullptr) throw InvalidArgument("then: the callback is empty", {});
+  if (callback == nullptr) throw InvalidArgumentError("then: the callback is empty", {});
   comm::refuse_inside_reduction("then");
   if (operation_ != nullptr && !operation_->is_here()) operation_->refusal().throw_if_error();
   auto call = [callback = std::move(callback)](std::shared_ptr<engine::Operation> operation) {
@@ -147,7 +147,7 @@ std::size_t wait_any(std::span<const Work> works) {
 }
 
 std::optional<std::size_t> wait_any(std::span<const Work> works, std::chrono::nanoseconds timeout) {
-  if (works.empty()) throw InvalidArgument("wait_any: there is no Work to wait for", {});
+  if (works.empty()) throw InvalidArgumentError("wait_any: there is no Work to wait for", {});
   const auto deadline = Deadline::after(timeout);
   const auto find = [&]() -> std::optional<std::size_t> {
     const auto found = std::ranges::find_if(works, &Work::done);

@@ -39,7 +39,7 @@ class PrefixStore final : public Store, public rendezvous::OnNetwork {
 }  // namespace
 
 std::shared_ptr<Store> make_prefix_store(const std::string& prefix, std::shared_ptr<Store> store) {
-  if (!store) throw InvalidArgument("make_prefix_store: the store is null", {});
+  if (!store) throw InvalidArgumentError("make_prefix_store: the store is null", {});
   return std::make_shared<PrefixStore>(prefix, std::move(store));
 }
 

@@ -141,7 +141,8 @@ class TcpStore final : public Store, public rendezvous::OnNetwork {
           {});
     }
     if (reply->kind == rendezvous::wire::Kind::wrong) {
-      throw InvalidArgument(reply->items.empty() ? "the store refused the request" : reply->items[0], {});
+      throw InvalidArgumentError(reply->items.empty() ? "the store refused the request" : reply->items[0],
+                                 {});
     }
     if (reply->kind != rendezvous::wire::Kind::done && reply->kind != rendezvous::wire::Kind::late)
       senseless();

@@ -39,7 +39,7 @@ std::string text_of(const std::vector<HostSlots>& hosts) {
 std::string refusal(const std::string& list) {
   try {
     parse_hosts(list);
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return error.what();
   }
   return "";
@@ -73,7 +73,7 @@ TEST(Hosts, ComeFromAFile) {
     try {
       read_hosts_file(file);
       ADD_FAILURE() << "it was taken";
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   };

@@ -250,7 +250,7 @@ TEST_P(AnySourceOver, WrongArgumentsAreRefused) {
     const auto is_refused = [](const std::function<void()>& call) {
       try {
         call();
-      } catch (const InvalidArgument&) {
+      } catch (const InvalidArgumentError&) {
         return true;
       }
       return false;

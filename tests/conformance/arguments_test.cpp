@@ -21,7 +21,7 @@ void expect_refused(Communicator& c, const std::vector<std::string>& expected,
   std::string said = "nothing";
   try {
     call();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     said = error.what();
   }
   for (const std::string& words : expected)

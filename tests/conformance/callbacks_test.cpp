@@ -244,14 +244,14 @@ TEST_P(CallbacksOver, WrongOnesAreRefused) {
     try {
       barrier.then(nullptr);
       throw std::runtime_error("an empty function was taken");
-    } catch (const InvalidArgument&) {
+    } catch (const InvalidArgumentError&) {
     }
     barrier.wait();
     std::string refusal;
     const auto combine = [&](void*, const void*, const void*, std::uint64_t, DType) {
       try {
         barrier.then([](const Work&) {});
-      } catch (const InvalidArgument& error) {
+      } catch (const InvalidArgumentError& error) {
         refusal = error.what();
       }
     };

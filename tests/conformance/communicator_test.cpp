@@ -250,7 +250,7 @@ TEST_P(CommunicatorOver, CustomReductionsKeepRankOrder) {
     bool refused = false;
     try {
       communicator.all_reduce(data, product, {.algorithm = "ring"});
-    } catch (const InvalidArgument&) {
+    } catch (const InvalidArgumentError&) {
       refused = true;
     }
     require(refused, "the ring took an operation that is not commutative");

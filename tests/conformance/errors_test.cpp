@@ -24,7 +24,7 @@ TEST_P(ErrorsOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
     const auto refused = [](const char* expected, const std::function<void()>& call) {
       try {
         call();
-      } catch (const InvalidArgument& error) {
+      } catch (const InvalidArgumentError& error) {
         if (std::string(error.what()).find(expected) != std::string::npos) return;
         throw std::runtime_error(std::string("unclear: '") + error.what() + "' does not say '" + expected +
                                  "'");
@@ -208,7 +208,7 @@ TEST_P(ErrorsOver, AReductionThatCallsKoloEndsItsCallOnAllRanks) {
         try {
           c.all_reduce(data, Reduction::custom({.name = "mine", .combine = combine, .commutative = true}));
           c.barrier();  // a rank may have got its sum before
-        } catch (const InvalidArgument&) {
+        } catch (const InvalidArgumentError&) {
           throw;
         } catch (const Error& error) {
           throw std::runtime_error(std::string("of another type: ") + error.what());
@@ -232,7 +232,7 @@ TEST_P(ErrorsOver, AReductionThatWaitsIsRefused) {
     const auto combine = [&](void* out, const void*, const void*, std::uint64_t, DType) {
       try {
         message.wait();
-      } catch (const InvalidArgument&) {
+      } catch (const InvalidArgumentError&) {
         is_refused = true;
       }
       std::fill_n(static_cast<float*>(out), 1, 3.0f);

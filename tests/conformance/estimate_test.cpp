@@ -166,7 +166,7 @@ TEST_P(EstimateOver, RefusesWhatNoCallCanBe) {
       std::string text = "nothing";
       try {
         c.estimate(collective, bytes, options);
-      } catch (const InvalidArgument& error) {
+      } catch (const InvalidArgumentError& error) {
         text = error.what();
       }
       require(text.find(said) != std::string::npos, text + " was said, not " + said);
@@ -183,7 +183,7 @@ TEST_P(EstimateOver, RefusesWhatNoCallCanBe) {
     refused("all_reduce", 8, {.wire = static_cast<Wire>(77)}, "no known format");
     check_call(c, "all_reduce", 100);
   });
-  EXPECT_THROW(Communicator().estimate("all_reduce", 8), InvalidArgument);
+  EXPECT_THROW(Communicator().estimate("all_reduce", 8), InvalidArgumentError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Conformance, EstimateOver, kTransports, kTransportNames);

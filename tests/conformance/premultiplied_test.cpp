@@ -74,7 +74,7 @@ TEST_P(PremultipliedOver, RefusesIntegersAndLeavesTheDataOfARefusedCall) {
     const auto refused = [](const std::string& expected, const auto& call) {
       try {
         call();
-      } catch (const InvalidArgument& error) {
+      } catch (const InvalidArgumentError& error) {
         return std::string(error.what()).find(expected) != std::string::npos;
       }
       return false;

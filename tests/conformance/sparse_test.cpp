@@ -312,7 +312,7 @@ TEST_P(SparseOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
     const auto refused = [](const char* expected, const std::function<void()>& call) {
       try {
         call();
-      } catch (const InvalidArgument& error) {
+      } catch (const InvalidArgumentError& error) {
         require(std::string(error.what()).find(expected) != std::string::npos, error.what());
         return;
       }

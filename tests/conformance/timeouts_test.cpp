@@ -127,7 +127,7 @@ TEST_P(TimeoutsOver, ThatMakeNoSenseAreRefused) {
   const auto refused = [](const char* said, const std::function<void()>& call) {
     try {
       call();
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       require(std::string(error.what()).find(said) != std::string::npos, error.what());
       return;
     }

@@ -183,7 +183,7 @@ TEST_P(WireOver, IsRefusedWhereItDoesNotFit) {
     const auto refused = [](const char* expected, const std::function<void()>& call) {
       try {
         call();
-      } catch (const InvalidArgument& error) {
+      } catch (const InvalidArgumentError& error) {
         if (std::string(error.what()).find(expected) != std::string::npos) return;
         throw std::runtime_error(std::string("unclear: '") + error.what() + "'");
       }

@@ -42,7 +42,7 @@ void expect_refused(pid_t owner, const char* what, const std::function<void()>& 
   std::string error = "none";
   try {
     use();
-  } catch (const InvalidArgument& refusal) {
+  } catch (const InvalidArgumentError& refusal) {
     error = refusal.what();
   }
   const bool is_told = error.find("belongs to process " + std::to_string(owner)) != error.npos;

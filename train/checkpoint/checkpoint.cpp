@@ -111,7 +111,7 @@ void on_all_ranks(Communicator& communicator, const char* what, const Action& ac
 Checkpoint& Checkpoint::add(Entry entry) {
   const auto is_equal = [&](const Entry& other) { return other.name == entry.name; };
   if (entry.name == kRandom || std::ranges::any_of(entries_, is_equal))
-    throw InvalidArgument("the checkpoint has a '" + entry.name + "' already", {});
+    throw InvalidArgumentError("the checkpoint has a '" + entry.name + "' already", {});
   entries_.push_back(std::move(entry));
   return *this;
 }

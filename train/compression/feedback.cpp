@@ -10,9 +10,10 @@ namespace {
 
 void require_count(const std::string& parameter, std::size_t kept, std::size_t count) {
   if (kept == count) return;
-  throw InvalidArgument("what is kept of the gradient of '" + parameter + "' has " + std::to_string(kept) +
-                            " elements, and the gradient has " + std::to_string(count),
-                        {});
+  throw InvalidArgumentError("what is kept of the gradient of '" + parameter + "' has " +
+                                 std::to_string(kept) + " elements, and the gradient has " +
+                                 std::to_string(count),
+                             {});
 }
 
 }  // namespace
@@ -56,7 +57,8 @@ void Feedback::load(const HookState& state, std::string_view prefix) {
   std::map<std::string, Values> loaded;
   for (const auto& [name, kept] : state) {
     if (!name.starts_with(prefix))
-      throw InvalidArgument("the state of a hook holds '" + name + "', which this hook does not know", {});
+      throw InvalidArgumentError("the state of a hook holds '" + name + "', which this hook does not know",
+                                 {});
     loaded[name.substr(prefix.size())].kept = kept;
   }
   values_ = std::move(loaded);

@@ -25,12 +25,12 @@ class Feedback {
   /// What this step leaves, to be filled by the caller.
   std::span<float> pending(const std::string& parameter, std::size_t count);
   void end_step(bool keep);
-  /// Throws InvalidArgument where what is kept of one of them has another number of elements.
+  /// Throws InvalidArgumentError where what is kept of one of them has another number of elements.
   void check(std::span<const GradientPart> parameters) const;
 
   /// Under names that begin with `prefix`, which no other part of the state has.
   void save(HookState& state, std::string_view prefix) const;
-  /// The inverse. Throws InvalidArgument where it holds other names than `prefix`'s.
+  /// The inverse. Throws InvalidArgumentError where it holds other names than `prefix`'s.
   void load(const HookState& state, std::string_view prefix);
 
  private:

@@ -8,8 +8,8 @@ GradientHook::~GradientHook() = default;
 
 void GradientHook::set_state(const HookState& state) {
   if (state.empty()) return;
-  throw InvalidArgument(describe() + " keeps nothing, and the state holds '" + state.begin()->first + "'",
-                        {});
+  throw InvalidArgumentError(
+      describe() + " keeps nothing, and the state holds '" + state.begin()->first + "'", {});
 }
 
 }  // namespace kolo

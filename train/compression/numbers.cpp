@@ -24,7 +24,7 @@ void save_count(HookState& state, std::string_view name, std::uint64_t count) {
 std::uint64_t take_count(HookState& state, std::string_view name) {
   const auto found = state.find(std::string(name));
   if (found == state.end() || found->second.size() != 2)
-    throw InvalidArgument("the state of a hook holds no '" + std::string(name) + "'", {});
+    throw InvalidArgumentError("the state of a hook holds no '" + std::string(name) + "'", {});
   const auto halves = found->second;
   state.erase(found);
   return static_cast<std::uint64_t>(halves[0]) + kHalf * static_cast<std::uint64_t>(halves[1]);

@@ -12,9 +12,9 @@ constexpr std::string_view kGlobalSteps = "steps";
 
 PostLocalSgd::PostLocalSgd(const PostLocalSgdOptions& options) : options_(options) {
   if (options.ranks_per_group < 1) {
-    throw InvalidArgument("post_local_sgd: groups of " + std::to_string(options.ranks_per_group) +
-                              " ranks have less than one rank",
-                          {});
+    throw InvalidArgumentError("post_local_sgd: groups of " + std::to_string(options.ranks_per_group) +
+                                   " ranks have less than one rank",
+                               {});
   }
 }
 

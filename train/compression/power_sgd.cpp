@@ -45,7 +45,7 @@ float random_number(std::uint64_t seed, std::uint64_t index) {
 
 PowerSgd::PowerSgd(const PowerSgdOptions& options) : options_(options) {
   if (options.rank < 1)
-    throw InvalidArgument("power_sgd: a rank of " + std::to_string(options.rank) + " is below 1", {});
+    throw InvalidArgumentError("power_sgd: a rank of " + std::to_string(options.rank) + " is below 1", {});
 }
 
 std::string PowerSgd::describe() const {
@@ -60,11 +60,11 @@ void PowerSgd::check(std::span<const GradientPart> parameters) const {
   std::uint64_t largest = 0;
   for (const GradientPart& part : parameters) largest = std::max(largest, largest_rank(size_of_matrix(part)));
   if (static_cast<std::uint64_t>(options_.rank) <= largest) return;
-  throw InvalidArgument("power_sgd: with a rank of " + std::to_string(options_.rank) +
-                            " no parameter of this model takes fewer bytes; " +
-                            (largest == 0 ? "none of its matrices is large enough"
-                                          : "the largest rank of use is " + std::to_string(largest)),
-                        {});
+  throw InvalidArgumentError("power_sgd: with a rank of " + std::to_string(options_.rank) +
+                                 " no parameter of this model takes fewer bytes; " +
+                                 (largest == 0 ? "none of its matrices is large enough"
+                                               : "the largest rank of use is " + std::to_string(largest)),
+                             {});
 }
 
 /// Says which parameters travel as two factors, and where those and the rest lie in the messages.

@@ -19,7 +19,7 @@ namespace kolo::train {
 /// all_reduces: of the left factors and of what travels as it is, then of the right factors.
 class PowerSgd final : public GradientHook {
  public:
-  /// Throws InvalidArgument for options out of their range.
+  /// Throws InvalidArgumentError for options out of their range.
   explicit PowerSgd(const PowerSgdOptions& options);
 
   std::string describe() const override;

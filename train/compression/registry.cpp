@@ -55,7 +55,7 @@ class Parameters {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw InvalidArgument("gradient hook " + name_ + ": " + what, {});
+    throw InvalidArgumentError("gradient hook " + name_ + ": " + what, {});
   }
 
   std::string name_;
@@ -137,7 +137,7 @@ std::shared_ptr<GradientHook> make_compressed_hook(const CompressedOptions& opti
       case GradientFormat::one_bit:
         return train::make_one_bit_codec();
     }
-    throw InvalidArgument("there is no such gradient format", {});
+    throw InvalidArgumentError("there is no such gradient format", {});
   };
   return std::make_shared<train::CompressedAverage>(make_codec(), options.feedback,
                                                     options.start_after_steps);
@@ -169,7 +169,7 @@ std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification)
     }
     known += std::string(known.empty() ? "" : ", ") + entry.name;
   }
-  throw InvalidArgument("there is no gradient hook '" + std::string(name) + "', only " + known, {});
+  throw InvalidArgumentError("there is no gradient hook '" + std::string(name) + "', only " + known, {});
 }
 
 std::vector<std::string> gradient_hook_names() {

@@ -16,11 +16,11 @@ constexpr double kFirstRatio = 0.25;  // of the warm-up
 
 TopK::TopK(const TopKOptions& options) : options_(options) {
   if (!(options.ratio > 0 && options.ratio <= 1)) {
-    throw InvalidArgument("top_k: a ratio of " + text_of(options.ratio) + " is not above 0 and at most 1",
-                          {});
+    throw InvalidArgumentError(
+        "top_k: a ratio of " + text_of(options.ratio) + " is not above 0 and at most 1", {});
   }
   if (!(options.momentum >= 0 && options.momentum < 1)) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "top_k: a momentum of " + text_of(options.momentum) + " is not 0 or more and below 1", {});
   }
 }
@@ -37,10 +37,10 @@ void TopK::check(std::span<const GradientPart> parameters) const {
 
 void TopK::check(const OptimizerTraits& optimizer) const {
   if (options_.momentum > 0 && optimizer.has_momentum) {
-    throw InvalidArgument("top_k has a momentum of " + text_of(options_.momentum) +
-                              ", which takes the place of the optimizer's: set that of " + optimizer.name +
-                              " to 0, or top_k's",
-                          {});
+    throw InvalidArgumentError("top_k has a momentum of " + text_of(options_.momentum) +
+                                   ", which takes the place of the optimizer's: set that of " +
+                                   optimizer.name + " to 0, or top_k's",
+                               {});
   }
 }
 

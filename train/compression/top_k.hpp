@@ -20,7 +20,7 @@ namespace kolo::train {
 /// (index, value) data; the rest gathers on.
 class TopK final : public GradientHook {
  public:
-  /// Throws InvalidArgument for options out of their range.
+  /// Throws InvalidArgumentError for options out of their range.
   explicit TopK(const TopKOptions& options);
 
   std::string describe() const override;

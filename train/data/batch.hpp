@@ -7,7 +7,7 @@
 
 namespace kolo::train {
 
-/// How many samples it has. Throws InvalidArgument unless its tensors are as many along their first
+/// How many samples it has. Throws InvalidArgumentError unless its tensors are as many along their first
 /// dimension.
 std::int64_t samples_of(const Batch& batch);
 

@@ -39,7 +39,7 @@ std::int64_t first_row(std::int64_t samples, int rank, int ranks) {
   return samples * rank / ranks;
 }
 
-/// Throws InvalidArgument for what cannot be scattered; else the same in one piece.
+/// Throws InvalidArgumentError for what cannot be scattered; else the same in one piece.
 Batch require_batch(const Batch& batch) {
   train::samples_of(batch);
   Batch result;
@@ -178,7 +178,7 @@ class BatchScatter::Thread {
 BatchScatter::BatchScatter(Communicator communicator, Source source) {
   const std::string problem = communicator.rank() == 0 && !source ? "rank 0 has no source of batches" : "";
   if (const auto complaint = train::first_complaint(communicator, problem))
-    throw InvalidArgument(complaint->text, {.peer = 0, .collective = "BatchScatter"});
+    throw InvalidArgumentError(complaint->text, {.peer = 0, .collective = "BatchScatter"});
   thread_ = std::make_unique<Thread>(communicator.split(0), std::move(source));
 }
 

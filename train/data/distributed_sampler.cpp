@@ -28,9 +28,10 @@ struct DistributedSampler::State {
 DistributedSampler::DistributedSampler(std::int64_t size, int rank, int ranks,
                                        const DistributedSamplerOptions& options)
     : state_(std::make_shared<State>(State{.size = size})), rank_(rank), ranks_(ranks), options_(options) {
-  if (size < 0) throw InvalidArgument("a data set cannot have " + std::to_string(size) + " samples", {});
+  if (size < 0) throw InvalidArgumentError("a data set cannot have " + std::to_string(size) + " samples", {});
   if (ranks < 1 || rank < 0 || rank >= ranks) {
-    throw InvalidArgument("there is no rank " + std::to_string(rank) + " of " + std::to_string(ranks), {});
+    throw InvalidArgumentError("there is no rank " + std::to_string(rank) + " of " + std::to_string(ranks),
+                               {});
   }
 }
 
@@ -53,7 +54,7 @@ std::int64_t DistributedSampler::share_of(std::int64_t samples) const noexcept {
 void DistributedSampler::reset(train::SamplerSize size) {
   if (size.has_value()) {
     if (*size > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()))
-      throw InvalidArgument("a data set cannot have " + std::to_string(*size) + " samples", {});
+      throw InvalidArgumentError("a data set cannot have " + std::to_string(*size) + " samples", {});
     state_->size = static_cast<std::int64_t>(*size);
     state_->order.clear();
   }
@@ -94,9 +95,9 @@ void DistributedSampler::load(torch::serialize::InputArchive& archive) {
       taken = position.toInt() * ranks_;  // an older file, which does not say of how many ranks and samples
     archive.try_read("sampler", sampler);
     if (sampler.toStringRef() != description()) {
-      throw InvalidArgument("the state is that of a DistributedSampler of " + sampler.toStringRef() +
-                                ", and this one is of " + description(),
-                            {});
+      throw InvalidArgumentError("the state is that of a DistributedSampler of " + sampler.toStringRef() +
+                                     ", and this one is of " + description(),
+                                 {});
     }
     set_epoch(static_cast<std::uint64_t>(epoch.toInt()));
     state_->taken = taken.toInt();

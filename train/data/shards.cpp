@@ -49,9 +49,9 @@ void write_shards(const Batch& samples, const std::string& folder, std::int64_t 
   const c10::NoGradGuard no_grad;
   const std::int64_t count = train::samples_of(samples);
   if (shards < 1 || shards > count) {
-    throw InvalidArgument("write_shards: " + std::to_string(count) + " samples do not fill " +
-                              std::to_string(shards) + " shards",
-                          {});
+    throw InvalidArgumentError("write_shards: " + std::to_string(count) + " samples do not fill " +
+                                   std::to_string(shards) + " shards",
+                               {});
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -140,8 +140,9 @@ ShardReader::ShardReader(const std::string& folder, int rank, int ranks, std::in
                          const ShardReaderOptions& options)
     : state_(std::make_unique<State>()) {
   if (ranks < 1 || rank < 0 || rank >= ranks)
-    throw InvalidArgument("there is no rank " + std::to_string(rank) + " of " + std::to_string(ranks), {});
-  if (batch < 1) throw InvalidArgument("a batch of " + std::to_string(batch) + " samples", {});
+    throw InvalidArgumentError("there is no rank " + std::to_string(rank) + " of " + std::to_string(ranks),
+                               {});
+  if (batch < 1) throw InvalidArgumentError("a batch of " + std::to_string(batch) + " samples", {});
   State& state = *state_;
   state.folder = folder;
   state.batch = batch;
@@ -152,7 +153,7 @@ ShardReader::ShardReader(const std::string& folder, int rank, int ranks, std::in
   const auto sizes = index[0].contiguous();
   state.sizes.assign(sizes.data_ptr<std::int64_t>(), sizes.data_ptr<std::int64_t>() + sizes.numel());
   if (state.sizes.size() < static_cast<std::size_t>(ranks)) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         std::to_string(state.sizes.size()) + " shards are too few for " + std::to_string(ranks) + " ranks",
         {});
   }

@@ -61,7 +61,7 @@ class RunReplicas : public torch::autograd::Function<RunReplicas> {
 
   static variable_list backward(torch::autograd::AutogradContext* context, variable_list gradients) {
     if (c10::GradMode::is_enabled()) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "DataParallel has no second derivative (create_graph): its backward runs in several threads", {});
     }
     const auto capsule = context->saved_data["known"].toCapsule();
@@ -76,7 +76,7 @@ class RunReplicas : public torch::autograd::Function<RunReplicas> {
 };
 
 [[noreturn]] void refuse_model(const std::string& why) {
-  throw InvalidArgument("DataParallel: " + why, {});
+  throw InvalidArgumentError("DataParallel: " + why, {});
 }
 
 std::vector<train::Replica> make_replicas(const std::shared_ptr<torch::nn::Module>& model,

@@ -22,7 +22,7 @@ std::int64_t batch_of(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     if (tensor.dim() == 0) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "DataParallel: an argument is a tensor without dimensions, which cannot be shared out: pass a "
           "number, or "
           "expand it to the batch",
@@ -30,12 +30,13 @@ std::int64_t batch_of(const std::vector<at::Tensor>& tensors) {
     }
     if (first == nullptr) first = &tensor;
     if (tensor.size(0) == first->size(0)) continue;
-    throw InvalidArgument("DataParallel: the arguments have no common dimension 0 to be shared out: one is " +
-                              c10::str(first->sizes()) + ", another " + c10::str(tensor.sizes()),
-                          {});
+    throw InvalidArgumentError(
+        "DataParallel: the arguments have no common dimension 0 to be shared out: one is " +
+            c10::str(first->sizes()) + ", another " + c10::str(tensor.sizes()),
+        {});
   }
   if (first == nullptr)
-    throw InvalidArgument("DataParallel: no argument is a tensor that can be shared out", {});
+    throw InvalidArgumentError("DataParallel: no argument is a tensor that can be shared out", {});
   return first->size(0);
 }
 
@@ -169,7 +170,7 @@ void Pass::backward_of(std::size_t replica, std::span<const at::Tensor> gradient
 
 Pass::Gradients Pass::backward(std::span<const at::Tensor> gradients, bool keep_graph) {
   if (is_spent_) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "DataParallel: backward() a second time through one forward(): the first one has to retain the graph",
         {});
   }

@@ -38,7 +38,7 @@ class Pass {
  public:
   using Forward = std::function<std::vector<at::Tensor>(std::size_t replica, const std::vector<at::Tensor>&)>;
 
-  /// Shares `inputs` out. Throws InvalidArgument where they cannot be.
+  /// Shares `inputs` out. Throws InvalidArgumentError where they cannot be.
   Pass(std::shared_ptr<Team> team, const std::vector<at::Tensor>& inputs);
 
   /// Returns all replicas' outputs, gathered, without a graph.

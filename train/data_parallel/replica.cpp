@@ -15,7 +15,7 @@ namespace {
 using Named = torch::OrderedDict<std::string, at::Tensor>;
 
 [[noreturn]] void refuse(const std::string& why) {
-  throw InvalidArgument("DataParallel: " + why, {});
+  throw InvalidArgumentError("DataParallel: " + why, {});
 }
 
 void require_alike_tensors(const Named& replica, const Named& model, const std::string& kind) {

@@ -24,13 +24,13 @@ struct ModuleParts {
 /// memory of the model's parameters.
 class Replica {
  public:
-  /// Throws InvalidArgument where `module` has other parameters and buffers than `model`, by name or
+  /// Throws InvalidArgumentError where `module` has other parameters and buffers than `model`, by name or
   /// shape, or ties what `model` does not.
   Replica(std::shared_ptr<torch::nn::Module> module, const torch::nn::Module& model);
 
   const std::shared_ptr<torch::nn::Module>& module() const noexcept { return module_; }
 
-  /// Throws InvalidArgument where follow() could not.
+  /// Throws InvalidArgumentError where follow() could not.
   void require_alike(const ModuleParts& model) const;
   /// Takes on the model's parameters, which of them are frozen, its modes and buffers. `is_first`: this
   /// replica's buffers are the model's own; else it gets their values.

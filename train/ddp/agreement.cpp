@@ -37,8 +37,8 @@ std::optional<Complaint> first_complaint(Communicator& communicator, const std::
 
 void require_on_all(Communicator& communicator, const std::string& who, const std::function<void()>& action) {
   if (const auto complaint = first_complaint(communicator, problem_of(action))) {
-    throw InvalidArgument(who + ": " + name_of_rank(complaint->rank) + ": " + complaint->text,
-                          {.peer = complaint->rank, .collective = who});
+    throw InvalidArgumentError(who + ": " + name_of_rank(complaint->rank) + ": " + complaint->text,
+                               {.peer = complaint->rank, .collective = who});
   }
 }
 

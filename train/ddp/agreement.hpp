@@ -22,8 +22,8 @@ struct Complaint {
 /// Collective: that of the first rank whose text is not empty; nothing if all are.
 std::optional<Complaint> first_complaint(Communicator& communicator, const std::string& mine);
 
-/// Collective: where `action` throws on one rank, all ranks throw InvalidArgument with what it says on the
-/// first such rank. `who` begins the text.
+/// Collective: where `action` throws on one rank, all ranks throw InvalidArgumentError with what it says on
+/// the first such rank. `who` begins the text.
 void require_on_all(Communicator& communicator, const std::string& who, const std::function<void()>& action);
 
 /// The first line in which two texts differ, in words; empty if they are equal. `what` is one line.

@@ -39,13 +39,14 @@ Metrics average(const Metrics& metrics, Communicator& communicator, double weigh
   double total = 0;
   for (std::size_t rank = 0; rank < weights.size(); ++rank) {
     if (!std::isfinite(weights[rank]) || weights[rank] < 0) {
-      throw InvalidArgument("average: rank " + std::to_string(rank) + " has a weight of " +
-                                std::to_string(weights[rank]) + ", which is no number of 0 or more",
-                            {.peer = static_cast<int>(rank), .collective = "average"});
+      throw InvalidArgumentError("average: rank " + std::to_string(rank) + " has a weight of " +
+                                     std::to_string(weights[rank]) + ", which is no number of 0 or more",
+                                 {.peer = static_cast<int>(rank), .collective = "average"});
     }
     total += weights[rank];
   }
-  if (total == 0) throw InvalidArgument("average: the weight is 0 on all ranks", {.collective = "average"});
+  if (total == 0)
+    throw InvalidArgumentError("average: the weight is 0 on all ranks", {.collective = "average"});
   std::vector<double> sums;
   for (const auto& [name, value] : metrics) sums.push_back(weight == 0 ? 0 : weight / total * value);
   communicator.all_reduce(Buffer(sums), ReduceOp::sum);
@@ -67,7 +68,8 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
   });
   train::require_same_layout(communicator, parameters, "average_parameters");
   if (const auto complaint = train::first_complaint(communicator, problem))
-    throw InvalidArgument(complaint->text, {.peer = complaint->rank, .collective = "average_parameters"});
+    throw InvalidArgumentError(complaint->text,
+                               {.peer = complaint->rank, .collective = "average_parameters"});
   const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
   std::vector<Work> works;
   for (const at::Tensor& tensor : contiguous)

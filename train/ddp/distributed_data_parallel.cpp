@@ -43,7 +43,7 @@ struct DistributedDataParallelBase::State {
                              Communicator& communicator) {
     std::optional<train::Model> model;
     train::require_on_all(communicator, "DistributedDataParallel", [&] {
-      if (module == nullptr) throw InvalidArgument("there is no model", {});
+      if (module == nullptr) throw InvalidArgumentError("there is no model", {});
       require_compatible(options);
       model.emplace(*module, options);
       require_dense(*model, options);
@@ -57,7 +57,7 @@ struct DistributedDataParallelBase::State {
 
   static void require_compatible(const DistributedDataParallelOptions& options) {
     const auto exclude = [](const std::string& one, const std::string& other) {
-      throw InvalidArgument("the options " + one + " and " + other + " exclude each other", {});
+      throw InvalidArgumentError("the options " + one + " and " + other + " exclude each other", {});
     };
     if (options.hook && options.wire) exclude("hook", "wire");
     if (options.hook && options.find_unused_parameters) exclude("hook", "find_unused_parameters");
@@ -65,9 +65,9 @@ struct DistributedDataParallelBase::State {
     if (options.find_unused_parameters && options.overlap_forward)
       exclude("find_unused_parameters", "overlap_forward");
     if (options.hook && !options.hook->keeps_ranks_equal() && options.check_parameters_every > 0)
-      throw InvalidArgument("the option check_parameters_every does not go with the hook " +
-                                options.hook->describe() + ", with which ranks' parameters differ",
-                            {});
+      throw InvalidArgumentError("the option check_parameters_every does not go with the hook " +
+                                     options.hook->describe() + ", with which ranks' parameters differ",
+                                 {});
     if (options.static_graph && options.find_unused_parameters)
       exclude("static_graph", "find_unused_parameters");
     if (options.static_graph && options.overlap_forward) exclude("static_graph", "overlap_forward");
@@ -75,9 +75,9 @@ struct DistributedDataParallelBase::State {
 
   static void require_dense(const train::Model& model, const DistributedDataParallelOptions& options) {
     if (!options.overlap_forward || model.tables.empty()) return;
-    throw InvalidArgument("'" + model.trainable[model.tables[0]].name +
-                              "' has sparse gradients, which exclude the option overlap_forward",
-                          {});
+    throw InvalidArgumentError("'" + model.trainable[model.tables[0]].name +
+                                   "' has sparse gradients, which exclude the option overlap_forward",
+                               {});
   }
 
   void require_unchanged() {
@@ -88,7 +88,7 @@ struct DistributedDataParallelBase::State {
       if (!tensor.requires_grad() || known.contains(tensor.unsafeGetTensorImpl())) continue;
       const bool was_frozen = std::ranges::any_of(
           model.frozen, [&](const train::NamedTensor& frozen) { return frozen.tensor.is_same(tensor); });
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "parameter '" + parameter.key() + "' was " +
               (was_frozen ? "frozen when DistributedDataParallel was made and is not now"
                           : "registered after DistributedDataParallel was made, so its gradients would not "
@@ -123,7 +123,7 @@ struct DistributedDataParallelBase::State {
 DistributedDataParallelBase::DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
                                                          Communicator communicator,
                                                          DistributedDataParallelOptions options) {
-  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   state_ = std::make_unique<State>(std::move(module), std::move(communicator), options);
 }
 
@@ -142,11 +142,11 @@ DistributedDataParallelBase::Join::Join(DistributedDataParallelBase& parallel, J
     : parallel_(parallel) {
   State& state = *parallel_.state_;
   state.reducer.require_sound();
-  if (state.join) throw InvalidArgument("join(): the one before has not been destroyed", {});
+  if (state.join) throw InvalidArgumentError("join(): the one before has not been destroyed", {});
   if (state.options.hook && !state.options.hook->keeps_ranks_equal())
-    throw InvalidArgument("join() does not go with the hook " + state.options.hook->describe() +
-                              ", which does not average over all ranks",
-                          {});
+    throw InvalidArgumentError("join() does not go with the hook " + state.options.hook->describe() +
+                                   ", which does not average over all ranks",
+                               {});
   state.join = std::make_shared<train::JoinAgreement>(state.own, mode);
   state.reducer.set_join(state.join.get());
   state.weigh_norms([join = state.join] { return join->factor(); });
@@ -161,8 +161,8 @@ DistributedDataParallelBase::Join::~Join() {
 }
 
 void DistributedDataParallelBase::Join::step(std::int64_t samples) {
-  if (samples < 0) throw InvalidArgument("join(): " + std::to_string(samples) + " samples", {});
-  if (is_finished_) throw InvalidArgument("join(): step() after finish()", {});
+  if (samples < 0) throw InvalidArgumentError("join(): " + std::to_string(samples) + " samples", {});
+  if (is_finished_) throw InvalidArgumentError("join(): step() after finish()", {});
   parallel_.state_->join->announce(static_cast<std::uint64_t>(samples));
 }
 
@@ -171,9 +171,10 @@ void DistributedDataParallelBase::Join::finish(const std::function<void()>& opti
   State& state = *parallel_.state_;
   const bool steps_itself = state.reducer.forward() != nullptr;
   if (!optimizer_step && !steps_itself)
-    throw InvalidArgument("join(): finish() needs the optimizer's step", {});
+    throw InvalidArgumentError("join(): finish() needs the optimizer's step", {});
   if (optimizer_step && steps_itself)
-    throw InvalidArgument("join(): overlap_forward makes the steps: give finish() an empty function", {});
+    throw InvalidArgumentError("join(): overlap_forward makes the steps: give finish() an empty function",
+                               {});
   while (!is_finished_) {
     state.reducer.require_sound();
     state.join->announce({});
@@ -191,7 +192,7 @@ void DistributedDataParallelBase::prepare_forward() {
   state.reducer.begin_pass();
   try {
     state.require_unchanged();
-  } catch (const InvalidArgument&) {
+  } catch (const InvalidArgumentError&) {
     if (state.module->is_training()) throw;
     state.changed = std::current_exception();
   }
@@ -226,7 +227,7 @@ std::vector<torch::optim::Optimizer*> DistributedDataParallelBase::optimizers() 
 
 void DistributedDataParallelBase::check(const torch::optim::Optimizer& optimizer) const {
   if (state_->options.overlap_forward)
-    throw InvalidArgument("overlap_forward has an optimizer for each bucket: there is none to step", {});
+    throw InvalidArgumentError("overlap_forward has an optimizer for each bucket: there is none to step", {});
   if (state_->options.hook) state_->options.hook->check(traits_of(optimizer));
 }
 
@@ -236,9 +237,10 @@ bool DistributedDataParallelBase::keeps_ranks_equal() const noexcept {
 
 void DistributedDataParallelBase::set_loss_scale(float scale) {
   if (!(scale > 0) || !std::isfinite(scale))
-    throw InvalidArgument("a loss scale of " + std::to_string(scale) + " is not positive and finite", {});
+    throw InvalidArgumentError("a loss scale of " + std::to_string(scale) + " is not positive and finite",
+                               {});
   if (state_->options.overlap_forward && scale != 1) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "loss scaling and overlap_forward exclude each other: a step for which the scale was too large would "
         "be made all the same",
         {});

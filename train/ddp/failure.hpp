@@ -15,7 +15,7 @@ namespace kolo::train {
 inline bool comes_to_all(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
-  } catch (const InvalidArgument&) {
+  } catch (const InvalidArgumentError&) {
     return false;
   } catch (const Error&) {
     return true;

@@ -30,15 +30,15 @@ bool is_planning_step(std::uint64_t step) {
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const DistributedDataParallelOptions& options,
                                                         const std::vector<at::Tensor>& parameters) {
   auto optimizer = options.overlap_forward(parameters);
-  if (!optimizer) throw InvalidArgument("overlap_forward gave no optimizer", {});
+  if (!optimizer) throw InvalidArgumentError("overlap_forward gave no optimizer", {});
   std::unordered_set<const c10::TensorImpl*> wanted, given;
   for (const at::Tensor& parameter : parameters) wanted.insert(parameter.unsafeGetTensorImpl());
   for (const auto& group : optimizer->param_groups()) {
     for (const at::Tensor& parameter : group.params()) given.insert(parameter.unsafeGetTensorImpl());
   }
   if (wanted != given)
-    throw InvalidArgument("overlap_forward gave an optimizer of other parameters than it was called with",
-                          {});
+    throw InvalidArgumentError(
+        "overlap_forward gave an optimizer of other parameters than it was called with", {});
   return optimizer;
 }
 

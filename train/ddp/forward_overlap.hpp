@@ -29,8 +29,8 @@ namespace kolo::train {
 /// et al., 2019) in what goes first, and PyTorch's overlapped optimizers in who makes the step.
 class ForwardOverlap {
  public:
-  /// Throws InvalidArgument where the factory gives no optimizer, or one of other parameters. The buckets and
-  /// their order stay as they are.
+  /// Throws InvalidArgumentError where the factory gives no optimizer, or one of other parameters. The
+  /// buckets and their order stay as they are.
   ForwardOverlap(std::span<const Bucket> buckets, std::span<const NamedTensor> parameters,
                  Communicator communicator, const DistributedDataParallelOptions& options);
   /// Waits for slices under way; leaves out steps that were not made.

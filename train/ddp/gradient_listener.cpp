@@ -64,9 +64,9 @@ GradientListener* listener_of(const at::Tensor& parameter) {
 
 void require_unheard(const std::string& name, const at::Tensor& parameter) {
   if (listener_of(parameter) == nullptr) return;
-  throw InvalidArgument("another object averages the gradient of '" + name +
-                            "': a parameter has one DistributedDataParallel or ShardedDataParallel",
-                        {});
+  throw InvalidArgumentError("another object averages the gradient of '" + name +
+                                 "': a parameter has one DistributedDataParallel or ShardedDataParallel",
+                             {});
 }
 
 // Delegates, so that what is whole already is left where a later listener throws.

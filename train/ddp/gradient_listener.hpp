@@ -40,7 +40,7 @@ std::uintptr_t add_gradient_hook(const NodePtr& accumulator, GradientListener& l
 /// The first one that listens to the parameter; null for none.
 GradientListener* listener_of(const at::Tensor& parameter);
 
-/// Throws InvalidArgument where one listens.
+/// Throws InvalidArgumentError where one listens.
 void require_unheard(const std::string& name, const at::Tensor& parameter);
 
 /// While it lives, parameters are whole on all ranks, whatever listens to them.

@@ -30,7 +30,8 @@ JoinAgreement::~JoinAgreement() {
 
 void JoinAgreement::announce(std::optional<std::uint64_t> samples) {
   if (is_announced_) {
-    throw InvalidArgument("join(): step() was called twice without a backward() that averages between", {});
+    throw InvalidArgumentError("join(): step() was called twice without a backward() that averages between",
+                               {});
   }
   mine_ = {samples ? 1u : 0u, samples.value_or(0)};
   work_ = communicator_.all_gather_async(ConstBuffer(&mine_, 2, DType::uint64),
@@ -40,7 +41,7 @@ void JoinAgreement::announce(std::optional<std::uint64_t> samples) {
 
 StepShare JoinAgreement::wait() {
   if (!is_announced_) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "join(): call step() before the forward() of each backward() that averages, so that all ranks know "
         "which of them have data",
         {});

@@ -28,10 +28,10 @@ class JoinAgreement {
   JoinAgreement(const JoinAgreement&) = delete;
   JoinAgreement& operator=(const JoinAgreement&) = delete;
 
-  /// This rank has so many samples in the next step; none and it has no more data. Throws InvalidArgument
-  /// where the step before has not ended.
+  /// This rank has so many samples in the next step; none and it has no more data. Throws
+  /// InvalidArgumentError where the step before has not ended.
   void announce(std::optional<std::uint64_t> samples);
-  /// Throws InvalidArgument where nothing was announced.
+  /// Throws InvalidArgumentError where nothing was announced.
   StepShare wait();
   /// That of the step which was announced last, before and after wait().
   double factor();

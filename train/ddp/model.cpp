@@ -18,26 +18,28 @@
 namespace kolo::train {
 namespace {
 
-/// Throws InvalidArgument, with its name, for a tensor whose values cannot be copied from rank to rank.
+/// Throws InvalidArgumentError, with its name, for a tensor whose values cannot be copied from rank to rank.
 void require_served(const char* kind, const NamedTensor& named) {
   const at::Tensor& tensor = named.tensor;
   const std::string which = std::string(kind) + " '" + named.name + '\'';
   if (!tensor.device().is_cpu()) {
-    throw InvalidArgument(which + " is on " + tensor.device().str() + ": only CPU tensors are served", {});
+    throw InvalidArgumentError(which + " is on " + tensor.device().str() + ": only CPU tensors are served",
+                               {});
   }
   if (tensor.layout() != at::kStrided)
-    throw InvalidArgument(which + " is sparse: only dense ones are served", {});
+    throw InvalidArgumentError(which + " is sparse: only dense ones are served", {});
   if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
-    throw InvalidArgument(which + " has several elements at one place in memory: register its clone()", {});
+    throw InvalidArgumentError(which + " has several elements at one place in memory: register its clone()",
+                               {});
   }
   if (!tensor.requires_grad()) return;
   if (!tensor.is_leaf()) {
-    throw InvalidArgument(which + " is computed from others: register what it is computed from", {});
+    throw InvalidArgumentError(which + " is computed from others: register what it is computed from", {});
   }
   try {
     buffer_of(tensor);
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(which + ": " + error.what(), {});
+  } catch (const InvalidArgumentError& error) {
+    throw InvalidArgumentError(which + ": " + error.what(), {});
   }
 }
 
@@ -74,7 +76,7 @@ TensorSet find_ignored(const torch::nn::Module& module, std::span<const std::str
   for (const std::string& name : names) {
     const at::Tensor* const found = parameters.contains(name) ? parameters.find(name) : buffers.find(name);
     if (found == nullptr)
-      throw InvalidArgument("`ignored` names '" + name + "', which the model does not have", {});
+      throw InvalidArgumentError("`ignored` names '" + name + "', which the model does not have", {});
     tensors.insert(found->unsafeGetTensorImpl());
   }
   return tensors;
@@ -87,7 +89,8 @@ TensorSet find_sparse(const torch::nn::Module& module, std::span<const std::stri
   for (const std::string& name : names) {
     const at::Tensor* const found = parameters.find(name);
     if (found == nullptr)
-      throw InvalidArgument("sparse_parameters names '" + name + "', which is no parameter of the model", {});
+      throw InvalidArgumentError("sparse_parameters names '" + name + "', which is no parameter of the model",
+                                 {});
     named.insert(found->unsafeGetTensorImpl());
   }
   const auto modules = module.named_modules("", false);
@@ -106,7 +109,7 @@ TensorSet find_sparse(const torch::nn::Module& module, std::span<const std::stri
       const auto* const tensor = item.value().unsafeGetTensorImpl();
       const bool is_own = own.defined() && item.value().is_same(own);
       if (!tables.contains(tensor) || named.contains(tensor) || is_own) continue;
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "parameter '" + (where.empty() ? "" : where + '.') + item.key() +
               "' is the table of an embedding with sparse gradients too: make the embedding with "
               "sparse(false), or name it in sparse_parameters if only rows of it are used here as well",
@@ -117,10 +120,11 @@ TensorSet find_sparse(const torch::nn::Module& module, std::span<const std::stri
   return tables;
 }
 
-/// Throws InvalidArgument where a table has no rows to be named by an index.
+/// Throws InvalidArgumentError where a table has no rows to be named by an index.
 void require_rows(const NamedTensor& table) {
   if (table.tensor.dim() > 0 && table.tensor.numel() > 0) return;
-  throw InvalidArgument("parameter '" + table.name + "' has no rows, so that it has no sparse gradients", {});
+  throw InvalidArgumentError("parameter '" + table.name + "' has no rows, so that it has no sparse gradients",
+                             {});
 }
 
 }  // namespace
@@ -182,7 +186,7 @@ Model::Model(const torch::nn::Module& module, const DistributedDataParallelOptio
     (parameter.tensor.requires_grad() ? trainable : frozen).push_back(std::move(parameter));
   }
   for (const NamedTensor& buffer : buffers) require_served("buffer", buffer);
-  if (trainable.empty()) throw InvalidArgument("the model has no parameter that wants a gradient", {});
+  if (trainable.empty()) throw InvalidArgumentError("the model has no parameter that wants a gradient", {});
   for (NamedTensor& parameter : frozen) parameter.note = "frozen";
   const auto sparse = find_sparse(module, options.sparse_parameters);
   for (std::size_t i = 0; i < trainable.size(); ++i) {

@@ -27,15 +27,15 @@ GradientPart part_of(const NamedTensor& parameter, std::uint64_t offset);
 /// The same of parameters, each alone.
 std::vector<GradientPart> parts_of(const NamedTensors& parameters);
 
-/// All parameters and buffers, each once. Throws InvalidArgument, with its name, for one whose values cannot
-/// be copied from rank to rank.
+/// All parameters and buffers, each once. Throws InvalidArgumentError, with its name, for one whose values
+/// cannot be copied from rank to rank.
 NamedTensors tensors_of(const torch::nn::Module& module);
 
 /// A model's tensors as they are when DistributedDataParallel is made.
 struct Model {
-  /// Throws InvalidArgument, with its name, for a tensor whose values cannot be copied from rank to rank, or
-  /// whose gradients cannot be averaged, and where there is nothing to train. Of `options` it takes the
-  /// names that are ignored and those with sparse gradients.
+  /// Throws InvalidArgumentError, with its name, for a tensor whose values cannot be copied from rank to
+  /// rank, or whose gradients cannot be averaged, and where there is nothing to train. Of `options` it takes
+  /// the names that are ignored and those with sparse gradients.
   Model(const torch::nn::Module& module, const DistributedDataParallelOptions& options);
 
   NamedTensors parameters() const;

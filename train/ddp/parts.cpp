@@ -28,9 +28,9 @@ PartTable& part_table() {
 
 [[noreturn]] void refuse_part(const at::Tensor& tensor, const ModelPart& part, const std::string& who,
                               const std::string& instead) {
-  throw InvalidArgument(who + ": a tensor of shape " + c10::str(tensor.sizes()) + " is " + part.text() +
-                            ", and each rank would get another norm: " + instead,
-                        {});
+  throw InvalidArgumentError(who + ": a tensor of shape " + c10::str(tensor.sizes()) + " is " + part.text() +
+                                 ", and each rank would get another norm: " + instead,
+                             {});
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ void mark_parts(std::span<const at::Tensor> tensors, const Communicator& group, 
 void unmark_parts(std::span<const at::Tensor> tensors);
 std::optional<ModelPart> part_of(const at::Tensor& tensor);
 
-/// Throws InvalidArgument where a norm of the tensor, or with others of its rank, would be that of a part:
-/// says so for `who`, and what to do instead.
+/// Throws InvalidArgumentError where a norm of the tensor, or with others of its rank, would be that of a
+/// part: says so for `who`, and what to do instead.
 void require_no_part(const at::Tensor& tensor, const std::string& who);
 /// The same where parameters must be whole, and need not be all of the model.
 void require_undivided(const at::Tensor& tensor, const std::string& who);

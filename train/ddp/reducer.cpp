@@ -78,7 +78,7 @@ void Reducer::remove_hooks() noexcept {
 void Reducer::retire(const std::string& parameter) noexcept {
   remove_hooks();
   if (error_) return;
-  error_ = std::make_exception_ptr(InvalidArgument(
+  error_ = std::make_exception_ptr(InvalidArgumentError(
       "another DistributedDataParallel was made for '" + parameter +
           "' and has taken its place: a parameter's gradient is averaged by the newest one alone",
       {}));
@@ -101,7 +101,7 @@ void Reducer::require_sound() {
   if (error_) std::rethrow_exception(error_);
   if (forward_) require_sound_forward();
   if (in_backward_) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "forward() was called by a backward() that averages gradients: let backward() compute parts of the "
         "model anew (checkpointing), not DistributedDataParallel itself",
         {});
@@ -120,10 +120,11 @@ void Reducer::require_watched() {
       watch(i);
       continue;
     }
-    throw InvalidArgument("parameter '" + parameters_[i].name +
-                              "' is another one than when DistributedDataParallel was made, which sees its "
-                              "gradients no longer: after to() and the like make a new one",
-                          {});
+    throw InvalidArgumentError(
+        "parameter '" + parameters_[i].name +
+            "' is another one than when DistributedDataParallel was made, which sees its "
+            "gradients no longer: after to() and the like make a new one",
+        {});
   }
 }
 
@@ -207,14 +208,14 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
   Parameter& state = states_[index];
   const std::string& name = parameters_[index].name;
   if (state.ready && !state.expected) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "'" + name +
             "' got a gradient, but what forward() returned does not depend on it: return all "
             "that the loss depends on, or call prepare_backward({}) after forward()",
         {});
   }
   if (state.ready) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "the gradient of '" + name +
             "' was ready twice in one backward(): parts of the model that backward() computes "
             "anew (checkpointing) must not share parameters with others, or set static_graph",
@@ -222,15 +223,16 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
   }
   if (const at::Tensor& gradient = state.tensor.grad(); gradient.defined()) {
     if (!state.is_table && gradient.layout() != at::kStrided) {
-      throw InvalidArgument("the gradient of '" + name +
-                                "' is sparse and a dense one was expected: name it in sparse_parameters",
-                            {});
+      throw InvalidArgumentError("the gradient of '" + name +
+                                     "' is sparse and a dense one was expected: name it in sparse_parameters",
+                                 {});
     }
     if (gradient.requires_grad()) {
-      throw InvalidArgument("the gradient of '" + name +
-                                "' has a graph of its own (create_graph), which averaging would lose: take "
-                                "gradients of gradients with torch::autograd::grad()",
-                            {});
+      throw InvalidArgumentError(
+          "the gradient of '" + name +
+              "' has a graph of its own (create_graph), which averaging would lose: take "
+              "gradients of gradients with torch::autograd::grad()",
+          {});
     }
   }
   state.ready = true;
@@ -382,10 +384,11 @@ void Reducer::complete_unready() {
     }
   }
   if (names.empty()) return;
-  throw InvalidArgument("rank " + std::to_string(communicator_.rank()) + " has no gradient for " + names +
-                            " after backward(): every parameter must take part in the loss, or set "
-                            "find_unused_parameters or static_graph",
-                        {});
+  throw InvalidArgumentError("rank " + std::to_string(communicator_.rank()) + " has no gradient for " +
+                                 names +
+                                 " after backward(): every parameter must take part in the loss, or set "
+                                 "find_unused_parameters or static_graph",
+                             {});
 }
 
 /// Ranks agree on the largest: what no rank used keeps its gradient.

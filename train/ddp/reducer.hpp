@@ -54,8 +54,8 @@ class Reducer final : public GradientListener {
   void finish_step();
   /// The optimizers of overlap_forward; null without it.
   ForwardOverlap* forward() const noexcept { return forward_.get(); }
-  /// Goes on with parameters that were loaded. Throws InvalidArgument where one was replaced by another kind
-  /// under the same name (by a cast, say).
+  /// Goes on with parameters that were loaded. Throws InvalidArgumentError where one was replaced by another
+  /// kind under the same name (by a cast, say).
   void require_watched();
   /// To find unused parameters: remembers which of them backward from `outputs` does not reach; none if these
   /// are not all that the loss may depend on.

@@ -77,7 +77,7 @@ void Replicator::require_unchanged() const {
     text << describe(member.named) << " was " << c10::toString(member.type) << ' '
          << at::IntArrayRef(member.sizes)
          << " when DistributedDataParallel was made: after to() and the like make a new one";
-    throw InvalidArgument(text.str(), {});
+    throw InvalidArgumentError(text.str(), {});
   }
 }
 

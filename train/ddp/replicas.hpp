@@ -34,7 +34,7 @@ class Replicator {
  public:
   explicit Replicator(const std::vector<NamedTensor>& tensors);
 
-  /// Throws InvalidArgument, with its name, for a tensor that has got another type or shape since.
+  /// Throws InvalidArgumentError, with its name, for a tensor that has got another type or shape since.
   void require_unchanged() const;
 
   /// Collective; the lists must have the same layout on all ranks. start() borrows the tensors until finish()

@@ -102,7 +102,7 @@ void SparseTables::collect(std::size_t parameter, const at::Tensor& gradient) {
   Table& table = tables_[index_of_.at(parameter)];
   if (gradient.defined()) {
     if (gradient.layout() != at::kSparse) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "the gradient of '" + table.name +
               "' is dense and a sparse one was expected: where the table is tied to a layer that uses all of "
               "it, make the embedding with sparse(false)",
@@ -110,7 +110,7 @@ void SparseTables::collect(std::size_t parameter, const at::Tensor& gradient) {
     }
     // zero_grad() leaves an empty one that is not of rows.
     if (gradient._nnz() > 0 && gradient.sparse_dim() != 1)
-      throw InvalidArgument("the sparse gradient of '" + table.name + "' is not one of whole rows", {});
+      throw InvalidArgumentError("the sparse gradient of '" + table.name + "' is not one of whole rows", {});
   }
   table.gradient = gradient;
   table.is_ready = true;

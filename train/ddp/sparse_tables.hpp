@@ -47,7 +47,8 @@ class SparseTables {
   /// A backward begins that averages. This rank's gradients count `factor` times.
   void begin(double factor);
   /// Starts averaging a parameter's gradient, which is undefined where this rank has none, as soon as those
-  /// of the tables before it are there. Throws InvalidArgument for one that is dense or not of whole rows.
+  /// of the tables before it are there. Throws InvalidArgumentError for one that is dense or not of whole
+  /// rows.
   void collect(std::size_t parameter, const at::Tensor& gradient);
   /// Blocks until all averages are there. Throws the first error. Returns whether all are finite.
   bool wait() { return thread_.wait(); }

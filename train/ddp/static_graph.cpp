@@ -57,7 +57,7 @@ std::vector<std::size_t> StaticGraph::end(const Flags& used) {
 }
 
 void StaticGraph::refuse(std::size_t parameter, const std::string& now, const std::string& before) const {
-  throw InvalidArgument(
+  throw InvalidArgumentError(
       "rank " + std::to_string(rank_) + ": '" + parameters_[parameter].name + "' got " + now +
           " in one backward(), and " + before +
           " in the first one: with static_graph all must use the same parameters equally often",

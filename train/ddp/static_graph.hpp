@@ -22,15 +22,15 @@ class StaticGraph {
   /// A backward of this rank begins.
   void begin();
   /// A gradient was accumulated. Returns whether that completes it, which is not known while learning. Throws
-  /// InvalidArgument, with names of rank and parameter, for more times than learned.
+  /// InvalidArgumentError, with names of rank and parameter, for more times than learned.
   bool accumulated(std::size_t parameter);
   /// Whether a backward accumulates a gradient of this parameter; all do while learning.
   bool is_reached(std::size_t parameter) const { return !is_learned_ || learned_[parameter] > 0; }
 
   /// The end of a backward of this rank; `used`: which parameters got a gradient since the averaging before,
-  /// perhaps under no_sync(). Throws InvalidArgument, with names of rank and parameter, for one that differs
-  /// from what was learned. Returns the parameters that are complete only now, in the order of their last
-  /// accumulation.
+  /// perhaps under no_sync(). Throws InvalidArgumentError, with names of rank and parameter, for one that
+  /// differs from what was learned. Returns the parameters that are complete only now, in the order of their
+  /// last accumulation.
   std::vector<std::size_t> end(const Flags& used);
 
   /// Which parameters some rank uses; null until agree().

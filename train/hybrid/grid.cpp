@@ -25,21 +25,21 @@ void require_sound(Communicator& communicator, const GridOptions& options) {
     throw MismatchError("the grids differ: " + odd->text, {.peer = odd->rank, .collective = "Grid"});
   for (const int parts : {options.data, options.sharded, options.pipeline, options.tensor}) {
     if (parts < 1)
-      throw InvalidArgument("a grid of " + text_of(options) + ": each part is 1 or more",
-                            {.collective = "Grid"});
+      throw InvalidArgumentError("a grid of " + text_of(options) + ": each part is 1 or more",
+                                 {.collective = "Grid"});
   }
   const std::int64_t cells = std::int64_t{options.data} * options.sharded * options.pipeline * options.tensor;
   if (cells != communicator.size()) {
-    throw InvalidArgument("a grid of " + text_of(options) + " takes " + std::to_string(cells) +
-                              " ranks, and there are " + std::to_string(communicator.size()),
-                          {.collective = "Grid"});
+    throw InvalidArgumentError("a grid of " + text_of(options) + " takes " + std::to_string(cells) +
+                                   " ranks, and there are " + std::to_string(communicator.size()),
+                               {.collective = "Grid"});
   }
 }
 
 }  // namespace
 
 Grid::Grid(Communicator communicator, const GridOptions& options) : all_(std::move(communicator)) {
-  if (!all_.valid()) throw InvalidArgument("the communicator is not valid", {});
+  if (!all_.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   require_sound(all_, options);
   const int rank = all_.rank();
   const int slice = rank % options.tensor;

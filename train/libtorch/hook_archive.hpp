@@ -10,7 +10,7 @@
 namespace kolo::train {
 
 void save_hook(const GradientHook& hook, torch::serialize::OutputArchive& archive);
-/// The inverse. Throws InvalidArgument where it is the state of another hook.
+/// The inverse. Throws InvalidArgumentError where it is the state of another hook.
 void load_hook(GradientHook& hook, torch::serialize::InputArchive& archive);
 
 }  // namespace kolo::train

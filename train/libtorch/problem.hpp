@@ -27,8 +27,8 @@ std::string problem_of(const Action& action) {
   return {};
 }
 
-/// Runs the load() of a thing. What it throws comes out as InvalidArgument with the thing's name; kolo's own
-/// errors stay as they are.
+/// Runs the load() of a thing. What it throws comes out as InvalidArgumentError with the thing's name; kolo's
+/// own errors stay as they are.
 template <typename Action>
 void load_or_refuse(const char* thing, const Action& action) {
   try {
@@ -36,7 +36,7 @@ void load_or_refuse(const char* thing, const Action& action) {
   } catch (const Error&) {
     throw;
   } catch (...) {
-    throw InvalidArgument(std::string(thing) + ": " + problem_of([] { throw; }), {});
+    throw InvalidArgumentError(std::string(thing) + ": " + problem_of([] { throw; }), {});
   }
 }
 

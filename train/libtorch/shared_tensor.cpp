@@ -20,12 +20,12 @@ void release(void* block) {
 }
 
 void require_dense_on_cpu(const at::Tensor& tensor) {
-  if (!tensor.defined()) throw InvalidArgument("an undefined tensor has no memory to share", {});
+  if (!tensor.defined()) throw InvalidArgumentError("an undefined tensor has no memory to share", {});
   if (!tensor.device().is_cpu()) {
-    throw InvalidArgument("a tensor on " + tensor.device().str() + " cannot lie in the host's shared memory",
-                          {});
+    throw InvalidArgumentError(
+        "a tensor on " + tensor.device().str() + " cannot lie in the host's shared memory", {});
   }
-  if (tensor.layout() != at::kStrided) throw InvalidArgument("a sparse tensor cannot be shared", {});
+  if (tensor.layout() != at::kStrided) throw InvalidArgumentError("a sparse tensor cannot be shared", {});
 }
 
 /// Gives the tensor's storage other memory, whose contents are not set, and returns what it had.

@@ -32,18 +32,20 @@ DType dtype_of_tensor(at::ScalarType type) {
     case at::kComplexDouble:
       return DType::complex128;
     default:
-      throw InvalidArgument(std::string("kolo cannot reduce tensors of type ") + c10::toString(type), {});
+      throw InvalidArgumentError(std::string("kolo cannot reduce tensors of type ") + c10::toString(type),
+                                 {});
   }
 }
 
 Buffer buffer_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) throw InvalidArgument("an undefined tensor has no buffer", {});
+  if (!tensor.defined()) throw InvalidArgumentError("an undefined tensor has no buffer", {});
   if (!tensor.device().is_cpu()) {
-    throw InvalidArgument("a tensor on " + tensor.device().str() + " has no buffer that kolo can use", {});
+    throw InvalidArgumentError("a tensor on " + tensor.device().str() + " has no buffer that kolo can use",
+                               {});
   }
-  if (tensor.layout() != at::kStrided) throw InvalidArgument("a sparse tensor has no buffer", {});
+  if (tensor.layout() != at::kStrided) throw InvalidArgumentError("a sparse tensor has no buffer", {});
   if (!tensor.is_non_overlapping_and_dense()) {
-    throw InvalidArgument("the tensor has gaps or overlaps in memory: pass contiguous()", {});
+    throw InvalidArgumentError("the tensor has gaps or overlaps in memory: pass contiguous()", {});
   }
   train::FirstUse::touch(tensor);
   return {tensor.data_ptr(), static_cast<std::uint64_t>(tensor.numel()),

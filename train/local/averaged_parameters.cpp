@@ -30,7 +30,7 @@ struct AveragedParameters::State {
 };
 
 AveragedParameters::AveragedParameters(const torch::nn::Module& module, const Communicator& communicator) {
-  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   state_ = std::make_unique<State>(module, communicator);
 }
 

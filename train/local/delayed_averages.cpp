@@ -20,9 +20,9 @@ using Clock = std::chrono::steady_clock;
 
 void require_dense(const train::Model& model) {
   if (model.tables.empty()) return;
-  throw InvalidArgument("'" + model.trainable[model.tables[0]].name +
-                            "' has sparse gradients: make the embedding with sparse(false)",
-                        {});
+  throw InvalidArgumentError("'" + model.trainable[model.tables[0]].name +
+                                 "' has sparse gradients: make the embedding with sparse(false)",
+                             {});
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ struct DelayedAverages::State {
         const std::string reason =
             "the gradient of '" + name + "' is sparse, or of another type or shape than the parameter was";
         train::abort_unless_failed(own, reason);
-        throw InvalidArgument(reason, {});
+        throw InvalidArgumentError(reason, {});
       }
       view.copy_(gradient);
     }
@@ -93,7 +93,7 @@ struct DelayedAverages::State {
 };
 
 DelayedAverages::DelayedAverages(const torch::nn::Module& module, Communicator communicator) {
-  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   state_ = std::make_unique<State>(module, communicator);
 }
 

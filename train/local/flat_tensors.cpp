@@ -52,7 +52,7 @@ void require_like(const at::Tensor& view, const NamedTensor& named) {
   text << '\'' << named.name << "' is " << c10::toString(named.tensor.scalar_type()) << ' '
        << named.tensor.sizes() << " and was " << c10::toString(view.scalar_type()) << ' ' << view.sizes()
        << " at first: after to() and the like make a new object";
-  throw InvalidArgument(text.str(), {});
+  throw InvalidArgumentError(text.str(), {});
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ void pack(std::span<const NamedTensor> from, const FlatTensors& to, Communicator
   const c10::NoGradGuard no_grad;
   try {
     for (std::size_t i = 0; i < from.size(); ++i) require_like(to.views()[i], from[i]);
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     abort_unless_failed(communicator, error.what());
     throw;
   }

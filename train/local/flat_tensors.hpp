@@ -48,7 +48,7 @@ class FlatTensors {
 };
 
 /// Copies the tensors' values. Where a tensor has another type or shape than its view, this rank ends the
-/// communicator on all ranks and throws InvalidArgument with the tensor's name.
+/// communicator on all ranks and throws InvalidArgumentError with the tensor's name.
 void pack(std::span<const NamedTensor> from, const FlatTensors& to, Communicator& communicator);
 void unpack(const FlatTensors& from, std::span<const NamedTensor> to);
 

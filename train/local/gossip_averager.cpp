@@ -34,7 +34,7 @@ struct GossipAverager::State {
         model(train::agree_and_replicate(
             kGossipAverager, module, own, "the option period " + std::to_string(period),
             [this](const train::Model&) {
-              if (period == 0) throw InvalidArgument("a period of 0 steps: it is 1 or more", {});
+              if (period == 0) throw InvalidArgumentError("a period of 0 steps: it is 1 or more", {});
             })),
         tensors(with_buffers(model)),
         mine(tensors),
@@ -88,7 +88,7 @@ struct GossipAverager::State {
 
 GossipAverager::GossipAverager(const torch::nn::Module& module, Communicator communicator,
                                const GossipAveragerOptions& options) {
-  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   state_ = std::make_unique<State>(module, communicator, options);
 }
 

@@ -30,7 +30,7 @@ std::string text_of(const ModelAveragerOptions& options) {
 }
 
 void require_valid(const ModelAveragerOptions& options) {
-  if (options.period == 0) throw InvalidArgument("a period of 0 steps: it is 1 or more", {});
+  if (options.period == 0) throw InvalidArgumentError("a period of 0 steps: it is 1 or more", {});
   if (options.outer) train::OuterOptimizer::require_valid(*options.outer);
 }
 
@@ -97,7 +97,7 @@ struct ModelAverager::State {
 
 ModelAverager::ModelAverager(const torch::nn::Module& module, Communicator communicator,
                              const ModelAveragerOptions& options) {
-  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   state_ = std::make_unique<State>(module, communicator, options);
 }
 

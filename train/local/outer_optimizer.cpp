@@ -26,12 +26,12 @@ std::string text_of(double value) {
 
 void OuterOptimizer::require_valid(const OuterOptimizerOptions& options) {
   if (!(options.learning_rate > 0) || !std::isfinite(options.learning_rate)) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "an outer learning_rate of " + text_of(options.learning_rate) + " is not above 0 and finite", {});
   }
   if (!(options.momentum >= 0 && options.momentum < 1)) {
-    throw InvalidArgument("an outer momentum of " + text_of(options.momentum) + " is not from 0 to below 1",
-                          {});
+    throw InvalidArgumentError(
+        "an outer momentum of " + text_of(options.momentum) + " is not from 0 to below 1", {});
   }
 }
 

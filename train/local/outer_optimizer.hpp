@@ -14,7 +14,7 @@ namespace kolo::train {
 
 class OuterOptimizer {
  public:
-  /// Throws InvalidArgument for options out of their range.
+  /// Throws InvalidArgumentError for options out of their range.
   static void require_valid(const OuterOptimizerOptions& options);
   static std::string describe(const OuterOptimizerOptions& options);
 

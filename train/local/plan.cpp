@@ -46,7 +46,7 @@ void require_frozen(const AgreedModel& model, Communicator& communicator) {
     const std::string reason =
         "parameter '" + parameter.name + "' was frozen at first and is not now: make a new object";
     abort_unless_failed(communicator, reason);
-    throw InvalidArgument(reason, {});
+    throw InvalidArgumentError(reason, {});
   }
 }
 

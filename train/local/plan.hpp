@@ -21,9 +21,9 @@ struct AgreedModel {
   NamedTensors all;         ///< with the other buffers
 };
 
-/// Collective. Throws, on all ranks, InvalidArgument that names a rank where `require_valid` throws or whose
-/// model cannot be served, and MismatchError that names the rank whose `settings` or tensors differ from most
-/// ranks', and the first difference. `who` begins their texts.
+/// Collective. Throws, on all ranks, InvalidArgumentError that names a rank where `require_valid` throws or
+/// whose model cannot be served, and MismatchError that names the rank whose `settings` or tensors differ
+/// from most ranks', and the first difference. `who` begins their texts.
 AgreedModel agree(const std::string& who, const torch::nn::Module& module, Communicator& communicator,
                   const std::string& settings, const std::function<void(const Model&)>& require_valid);
 /// The same, then copies rank 0's tensors to all ranks.
@@ -32,7 +32,7 @@ AgreedModel agree_and_replicate(const std::string& who, const torch::nn::Module&
                                 const std::function<void(const Model&)>& require_valid);
 
 /// Where a parameter that was frozen wants gradients now, this rank ends the communicator on all ranks and
-/// throws InvalidArgument with its name.
+/// throws InvalidArgumentError with its name.
 void require_frozen(const AgreedModel& model, Communicator& communicator);
 
 }  // namespace kolo::train

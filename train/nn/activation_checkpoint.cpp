@@ -58,7 +58,7 @@ struct ComputedAnew : torch::autograd::Function<ComputedAnew> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     if (c10::GradMode::is_enabled())
-      throw InvalidArgument("checkpoint() has no second derivative (create_graph)", {});
+      throw InvalidArgumentError("checkpoint() has no second derivative (create_graph)", {});
     const auto capsule = context->saved_data["call"].toCapsule();
     const auto& call = static_cast<FirstCall&>(*capsule);
     variable_list inputs;
@@ -73,9 +73,10 @@ struct ComputedAnew : torch::autograd::Function<ComputedAnew> {
       const c10::AutoGradMode with_graph(true);
       const variable_list outputs = call.function(inputs);
       if (outputs.size() != gradients.size())
-        throw InvalidArgument("checkpoint(): the function returned " + std::to_string(outputs.size()) +
-                                  " tensors in backward, and " + std::to_string(gradients.size()) + " before",
-                              {});
+        throw InvalidArgumentError("checkpoint(): the function returned " + std::to_string(outputs.size()) +
+                                       " tensors in backward, and " + std::to_string(gradients.size()) +
+                                       " before",
+                                   {});
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         if (!gradients[i].defined() || !outputs[i].requires_grad()) continue;
         roots.push_back(outputs[i]);

@@ -110,7 +110,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     if (c10::GradMode::is_enabled()) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "SyncBatchNorm has no second derivative (create_graph): its backward adds up over the ranks", {});
     }
     const auto saved = context->get_saved_variables();
@@ -143,9 +143,9 @@ class Normalize : public torch::autograd::Function<Normalize> {
 
 SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& options_, Communicator communicator)
     : options(options_), communicator_(std::move(communicator)) {
-  if (!communicator_.valid()) throw InvalidArgument("SyncBatchNorm: the communicator is not valid", {});
+  if (!communicator_.valid()) throw InvalidArgumentError("SyncBatchNorm: the communicator is not valid", {});
   const std::int64_t features = options.num_features();
-  if (features < 1) throw InvalidArgument("SyncBatchNorm: num_features is less than 1", {});
+  if (features < 1) throw InvalidArgumentError("SyncBatchNorm: num_features is less than 1", {});
   if (options.affine()) {
     weight = register_parameter("weight", at::empty({features}));
     bias = register_parameter("bias", at::empty({features}));
@@ -176,9 +176,9 @@ void SyncBatchNormImpl::reset_parameters() {
 
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   if (input.dim() < 2 || input.size(1) != options.num_features()) {
-    throw InvalidArgument("SyncBatchNorm takes [samples, " + std::to_string(options.num_features()) +
-                              ", ...], not a tensor of " + c10::str(input.sizes()),
-                          {});
+    throw InvalidArgumentError("SyncBatchNorm takes [samples, " + std::to_string(options.num_features()) +
+                                   ", ...], not a tensor of " + c10::str(input.sizes()),
+                               {});
   }
   const bool is_short = input.scalar_type() == at::kHalf || input.scalar_type() == at::kBFloat16;
   const at::Tensor values = (is_short ? input.to(at::kFloat) : input).contiguous();
@@ -193,8 +193,8 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
     const c10::NoGradGuard no_grad;
     Moments found = global_moments(values, communicator_);
     if (found.count < 2)
-      throw InvalidArgument("SyncBatchNorm needs two values a feature in training, of all ranks together",
-                            {});
+      throw InvalidArgumentError(
+          "SyncBatchNorm needs two values a feature in training, of all ranks together", {});
     if (running_mean.defined()) {
       num_batches_tracked.add_(1);
       const double share = options.momentum() ? *options.momentum() : 1 / num_batches_tracked.item<double>();

@@ -12,20 +12,20 @@ namespace kolo {
 std::int64_t samples_per_part(std::int64_t batch, int ranks, std::int64_t parts) {
   if (batch >= 1 && ranks >= 1 && parts >= 1 && batch % ranks == 0 && batch / ranks % parts == 0)
     return batch / ranks / parts;
-  throw InvalidArgument("a batch of " + std::to_string(batch) + " cannot be shared by " +
-                            std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
-                            " and accumulated in " + std::to_string(parts) +
-                            (parts == 1 ? " part" : " equal parts"),
-                        {});
+  throw InvalidArgumentError("a batch of " + std::to_string(batch) + " cannot be shared by " +
+                                 std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+                                 " and accumulated in " + std::to_string(parts) +
+                                 (parts == 1 ? " part" : " equal parts"),
+                             {});
 }
 
 at::Tensor accumulate(DistributedDataParallelBase& model, const Batch& batch, std::int64_t parts,
                       const std::function<at::Tensor(const Batch& part)>& loss_of) {
-  if (batch.empty()) throw InvalidArgument("a batch without tensors cannot be accumulated", {});
+  if (batch.empty()) throw InvalidArgumentError("a batch without tensors cannot be accumulated", {});
   for (const at::Tensor& tensor : batch) {
     if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == batch[0].size(0)) continue;
-    throw InvalidArgument("the tensors of a batch to accumulate differ in their first dimension, the samples",
-                          {});
+    throw InvalidArgumentError(
+        "the tensors of a batch to accumulate differ in their first dimension, the samples", {});
   }
   const std::int64_t samples = samples_per_part(batch[0].size(0), 1, parts);
   at::Tensor total;
@@ -36,8 +36,8 @@ at::Tensor accumulate(DistributedDataParallelBase& model, const Batch& batch, st
     for (const at::Tensor& tensor : batch) part.push_back(tensor.narrow(0, i * samples, samples));
     at::Tensor loss = loss_of(part);
     if (!loss.defined() || loss.numel() != 1)
-      throw InvalidArgument("the loss of a part to accumulate is no scalar: take the mean over its samples",
-                            {});
+      throw InvalidArgumentError(
+          "the loss of a part to accumulate is no scalar: take the mean over its samples", {});
     if (parts > 1) loss = loss / parts;
     loss.backward();
     total = i == 0 ? loss.detach() : total + loss.detach();

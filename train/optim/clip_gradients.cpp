@@ -14,17 +14,18 @@
 namespace kolo {
 namespace {
 
-/// Throws InvalidArgument for a parameter whose gradient is elsewhere, or one of which other ranks have more.
+/// Throws InvalidArgumentError for a parameter whose gradient is elsewhere, or one of which other ranks have
+/// more.
 void require_all_gradients(const at::Tensor& parameter) {
   train::require_no_part(parameter, "clip_gradients()");
   const auto* const reducer = train::Reducer::of(parameter);
   if (reducer && reducer->forward()) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "a norm over all gradients and overlap_forward exclude each other: steps are made bucket by bucket",
         {});
   }
   if (reducer || train::listener_of(parameter) == nullptr) return;
-  throw InvalidArgument(
+  throw InvalidArgumentError(
       "clip_gradients(): the gradient of a parameter is in shards: call "
       "ShardedDataParallel::clip_gradients()",
       {});

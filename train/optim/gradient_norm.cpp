@@ -37,7 +37,7 @@ double sum_of_squares_of(const T* values, std::int64_t count) {
 
 double sum_of_squares(const at::Tensor& tensor) {
   if (tensor.is_complex() || !tensor.device().is_cpu())
-    throw InvalidArgument("norms are taken of real numbers on the CPU", {});
+    throw InvalidArgumentError("norms are taken of real numbers on the CPU", {});
   if (tensor.scalar_type() == at::kDouble) {
     const at::Tensor values = tensor.contiguous();
     return sum_of_squares_of(values.data_ptr<double>(), values.numel());
@@ -48,7 +48,7 @@ double sum_of_squares(const at::Tensor& tensor) {
 
 void check_max_norm(double max_norm) {
   if (max_norm > 0 && std::isfinite(max_norm)) return;
-  throw InvalidArgument("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
+  throw InvalidArgumentError("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
 }
 
 void scale_to_norm(const std::vector<at::Tensor>& gradients, double norm, double max_norm) {

@@ -10,10 +10,10 @@
 namespace kolo::train {
 
 /// In float64, in an order that depends on the number of elements alone: libtorch's sums depend on vector
-/// units and threads. Throws InvalidArgument for complex numbers and tensors that are not on the CPU.
+/// units and threads. Throws InvalidArgumentError for complex numbers and tensors that are not on the CPU.
 double sum_of_squares(const at::Tensor& tensor);
 
-/// Throws InvalidArgument unless `max_norm` is positive and finite.
+/// Throws InvalidArgumentError unless `max_norm` is positive and finite.
 void check_max_norm(double max_norm);
 
 /// Scales gradients whose norm is `norm` so that it is at most `max_norm`. An infinite or NaN norm leaves

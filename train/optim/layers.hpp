@@ -30,8 +30,8 @@ struct Layer {
   double weight_decay() const { return is_adapted ? options->weight_decay() : 0; }
 };
 
-/// Of all groups. Throws InvalidArgument for a sparse gradient, parameters elsewhere than on the CPU, and
-/// parts of parameters without a sum over their ranks.
+/// Of all groups. Throws InvalidArgumentError for a sparse gradient, parameters elsewhere than on the CPU,
+/// and parts of parameters without a sum over their ranks.
 template <typename Options>
 std::vector<Layer<Options>> layers_of(torch::optim::Optimizer& optimizer, const std::string& name,
                                       const SumOverRanks& sum_over_ranks) {
@@ -40,12 +40,12 @@ std::vector<Layer<Options>> layers_of(torch::optim::Optimizer& optimizer, const 
     const auto& options = static_cast<const Options&>(group.options());
     for (const at::Tensor& parameter : group.params()) {
       if (!parameter.device().is_cpu() || parameter.is_complex())
-        throw InvalidArgument(name + " takes parameters of real numbers on the CPU", {});
+        throw InvalidArgumentError(name + " takes parameters of real numbers on the CPU", {});
       if (!sum_over_ranks) require_undivided(parameter, name);
       const at::Tensor& gradient = parameter.grad();
       if (gradient.defined() && gradient.is_sparse())
-        throw InvalidArgument(name + " takes dense gradients alone: a table of rows has no norm to go by",
-                              {});
+        throw InvalidArgumentError(
+            name + " takes dense gradients alone: a table of rows has no norm to go by", {});
       layers.push_back({parameter, gradient, &options, !(options.exclude_vectors() && parameter.dim() <= 1)});
     }
   }
@@ -57,13 +57,14 @@ inline void sum_squares(const SumOverRanks& sum_over_ranks, std::vector<double>&
   if (!sum_over_ranks) return;
   const std::size_t size = squares.size();
   sum_over_ranks(squares);
-  if (squares.size() != size) throw InvalidArgument("a sum over ranks has changed the number of sums", {});
+  if (squares.size() != size)
+    throw InvalidArgumentError("a sum over ranks has changed the number of sums", {});
 }
 
 /// For the options of optimizers.
 inline void require_positive_or_zero(const std::string& name, double value, double limit = INFINITY) {
   if (value >= 0 && value < limit) return;
-  throw InvalidArgument(name + " is " + std::to_string(value) + ": out of its range", {});
+  throw InvalidArgumentError(name + " is " + std::to_string(value) + ": out of its range", {});
 }
 
 /// Runs the closure, if there is one, with a graph.

@@ -50,29 +50,29 @@ std::optional<Momentum> momentum_of(torch::optim::OptimizerOptions& options) {
 void set_learning_rate(torch::optim::Optimizer& optimizer, double rate, const std::vector<double>& factors) {
   auto& groups = optimizer.param_groups();
   if (!factors.empty() && factors.size() != groups.size()) {
-    throw InvalidArgument(std::to_string(factors.size()) + " factors of learning rates for " +
-                              std::to_string(groups.size()) + " groups of parameters",
-                          {});
+    throw InvalidArgumentError(std::to_string(factors.size()) + " factors of learning rates for " +
+                                   std::to_string(groups.size()) + " groups of parameters",
+                               {});
   }
   std::vector<double> rates(groups.size(), rate);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (!factors.empty()) rates[i] *= factors[i];
     if (rates[i] >= 0 && std::isfinite(rates[i])) continue;
-    throw InvalidArgument("a learning rate of " + std::to_string(rates[i]) + " is negative or not finite",
-                          {});
+    throw InvalidArgumentError(
+        "a learning rate of " + std::to_string(rates[i]) + " is negative or not finite", {});
   }
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(rates[i]);
 }
 
 void set_momentum(torch::optim::Optimizer& optimizer, double momentum) {
   if (!(momentum > 0 && momentum < 1))
-    throw InvalidArgument("a momentum of " + std::to_string(momentum) + " is not between 0 and 1", {});
+    throw InvalidArgumentError("a momentum of " + std::to_string(momentum) + " is not between 0 and 1", {});
   std::vector<Momentum> found;
   for (auto& group : optimizer.param_groups()) {
     auto of_group = momentum_of(group.options());
     // RMSprop makes its buffer in a parameter's first step alone.
     if (!of_group || of_group->value == 0)
-      throw InvalidArgument("this optimizer has no momentum to set: make it with one", {});
+      throw InvalidArgumentError("this optimizer has no momentum to set: make it with one", {});
     found.push_back(*std::move(of_group));
   }
   for (const Momentum& of_group : found) of_group.set(momentum);

@@ -50,7 +50,7 @@ void MomentumBuckets::fill(std::span<const AdamParameter> parameters) {
     momentum.copy_(state->exp_avg()).mul_(beta1);
     at::Tensor gradient = parameter.grad();
     if (!gradient.defined()) gradient = at::zeros_like(parameter);
-    if (gradient.is_sparse()) throw InvalidArgument("OneBitAdam takes no sparse gradients", {});
+    if (gradient.is_sparse()) throw InvalidArgumentError("OneBitAdam takes no sparse gradients", {});
     if (options->weight_decay() != 0) gradient = gradient.add(parameter, options->weight_decay());
     // An infinite gradient becomes NaN here, so that the step is skipped.
     const at::Tensor least = gradient.abs().mul_(std::sqrt(1 - beta2));

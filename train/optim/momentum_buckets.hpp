@@ -27,7 +27,7 @@ class MomentumBuckets {
  public:
   MomentumBuckets(const AveragedParameters& parameters, std::uint64_t bucket_bytes);
 
-  /// Throws InvalidArgument where the hook's state is that of other parameters.
+  /// Throws InvalidArgumentError where the hook's state is that of other parameters.
   void check(const GradientHook& hook) const;
   /// Packs what this rank makes of the momenta with its gradients. `parameters` as at construction.
   void fill(std::span<const AdamParameter> parameters);

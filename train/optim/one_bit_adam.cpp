@@ -63,7 +63,8 @@ struct OneBitAdam::State {
       }
     }
     if (found != parameters.size() || wanted != found)
-      throw InvalidArgument("parameters were added to or taken from OneBitAdam's groups: make a new one", {});
+      throw InvalidArgumentError("parameters were added to or taken from OneBitAdam's groups: make a new one",
+                                 {});
     return result;
   }
 
@@ -156,7 +157,7 @@ at::Tensor OneBitAdam::step(LossClosure closure) {
     }
   } else {
     if (std::exchange(own.averagings, own.model.total().steps) == own.model.total().steps) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "backward() has averaged no gradients since OneBitAdam's last step: in its warm-up the last "
           "backward() before a step must not be under no_sync()",
           {});
@@ -206,7 +207,7 @@ void OneBitAdam::load(torch::serialize::InputArchive& archive) {
       std::ostringstream text;
       text << "the moments of '" << own.parameters[i].name << "' are " << c10::toString(moment.scalar_type())
            << ' ' << moment.sizes() << " there, and the parameter is " << all[i].tensor.sizes();
-      throw InvalidArgument(text.str(), {});
+      throw InvalidArgumentError(text.str(), {});
     }
   }
   own.hook->set_state({});

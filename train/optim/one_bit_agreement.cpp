@@ -17,13 +17,14 @@ using torch::optim::AdamOptions;
 
 const AdamOptions& options_of(const torch::optim::OptimizerParamGroup& group) {
   const auto* const options = dynamic_cast<const AdamOptions*>(&group.options());
-  if (options == nullptr) throw InvalidArgument("a parameter group has options of another optimizer", {});
+  if (options == nullptr)
+    throw InvalidArgumentError("a parameter group has options of another optimizer", {});
   return *options;
 }
 
 void require_in_range(const AdamOptions& options) {
   const auto require = [](bool is_in_range, const char* name, double value) {
-    if (!is_in_range) throw InvalidArgument(std::string(name) + " is " + std::to_string(value), {});
+    if (!is_in_range) throw InvalidArgumentError(std::string(name) + " is " + std::to_string(value), {});
   };
   const auto is_rate = [](double value) { return value >= 0 && std::isfinite(value); };
   const auto [beta1, beta2] = options.betas();
@@ -33,7 +34,7 @@ void require_in_range(const AdamOptions& options) {
   require(beta1 >= 0 && beta1 < 1, "the first beta", beta1);
   require(beta2 >= 0 && beta2 < 1, "the second beta", beta2);
   if (options.amsgrad())
-    throw InvalidArgument("amsgrad keeps a maximum of second moments, which cannot be frozen", {});
+    throw InvalidArgumentError("amsgrad keeps a maximum of second moments, which cannot be frozen", {});
 }
 
 void require_all_parameters(const AveragedParameters& averaged, const ParameterGroups& groups) {
@@ -43,14 +44,15 @@ void require_all_parameters(const AveragedParameters& averaged, const ParameterG
   }
   for (const auto& [name, tensor, has_sparse_gradients] : averaged) {
     const std::string which = "parameter '" + name + "' ";
-    if (has_sparse_gradients) throw InvalidArgument(which + "has sparse gradients", {});
+    if (has_sparse_gradients) throw InvalidArgumentError(which + "has sparse gradients", {});
     if (tensor.scalar_type() != at::kFloat)
-      throw InvalidArgument(which + "is of type " + c10::toString(tensor.scalar_type()) + ", not Float", {});
+      throw InvalidArgumentError(which + "is of type " + c10::toString(tensor.scalar_type()) + ", not Float",
+                                 {});
     const auto found = times.find(tensor.unsafeGetTensorImpl());
     if (found == times.end())
-      throw InvalidArgument(which + "is in no parameter group, and no gradient is averaged after the freeze",
-                            {});
-    if (found->second > 1) throw InvalidArgument(which + "is in parameter groups twice", {});
+      throw InvalidArgumentError(
+          which + "is in no parameter group, and no gradient is averaged after the freeze", {});
+    if (found->second > 1) throw InvalidArgumentError(which + "is in parameter groups twice", {});
     times.erase(found);
   }
   for (const auto& group : groups) {
@@ -59,7 +61,7 @@ void require_all_parameters(const AveragedParameters& averaged, const ParameterG
       std::ostringstream text;
       text << "a parameter of shape " << parameter.sizes()
            << " in a group is none whose gradient the model averages";
-      throw InvalidArgument(text.str(), {});
+      throw InvalidArgumentError(text.str(), {});
     }
   }
 }
@@ -104,15 +106,15 @@ ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups group
   }
   const std::string problem = problem_of([&] {
     if (options.freeze_after_steps == 0)
-      throw InvalidArgument("freeze_after_steps is 0: the second moment comes of the steps before", {});
+      throw InvalidArgumentError("freeze_after_steps is 0: the second moment comes of the steps before", {});
     if (!model.keeps_ranks_equal())
-      throw InvalidArgument("the model has a hook with which ranks' parameters differ", {});
+      throw InvalidArgumentError("the model has a hook with which ranks' parameters differ", {});
     require_in_range(defaults);
     for (const auto& group : groups) require_in_range(options_of(group));
     require_all_parameters(averaged, groups);
   });
   if (const auto complaint = first_complaint(communicator, problem)) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "rank " + std::to_string(complaint->rank) + " cannot make a OneBitAdam: " + complaint->text,
         {.peer = complaint->rank, .collective = "OneBitAdam"});
   }

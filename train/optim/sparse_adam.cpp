@@ -79,14 +79,14 @@ at::Tensor SparseAdam::step(LossClosure closure) {
       const at::Tensor& gradient = parameter.grad();
       if (!gradient.defined() || !gradient.is_sparse()) continue;
       if (of_group.weight_decay() != 0 || of_group.amsgrad()) {
-        throw InvalidArgument(
+        throw InvalidArgumentError(
             "SparseAdam takes sparse gradients without weight_decay and amsgrad alone, which reach every "
             "row: put "
             "the tables into a parameter group without",
             {});
       }
       if (gradient._nnz() > 0 && gradient.sparse_dim() != 1)
-        throw InvalidArgument("SparseAdam takes sparse gradients of whole rows alone", {});
+        throw InvalidArgumentError("SparseAdam takes sparse gradients of whole rows alone", {});
       aside.take(parameter);
       options.push_back(&of_group);
     }

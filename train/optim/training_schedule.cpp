@@ -14,17 +14,18 @@ namespace {
 /// A learning rate, say.
 void require_value(const char* name, double value) {
   if (value >= 0 && std::isfinite(value)) return;
-  throw InvalidArgument(std::string(name) + " of a schedule is " + std::to_string(value) +
-                            ": it must be finite and not negative",
-                        {});
+  throw InvalidArgumentError(std::string(name) + " of a schedule is " + std::to_string(value) +
+                                 ": it must be finite and not negative",
+                             {});
 }
 
 void require_steps(const ScheduleSteps& steps) {
-  if (steps.total == 0) throw InvalidArgument("a schedule has no steps", {});
+  if (steps.total == 0) throw InvalidArgumentError("a schedule has no steps", {});
   if (steps.warm_up >= steps.total) {
-    throw InvalidArgument("a schedule of " + std::to_string(steps.total) +
-                              " steps is not longer than its warm-up of " + std::to_string(steps.warm_up),
-                          {});
+    throw InvalidArgumentError("a schedule of " + std::to_string(steps.total) +
+                                   " steps is not longer than its warm-up of " +
+                                   std::to_string(steps.warm_up),
+                               {});
   }
 }
 
@@ -43,18 +44,18 @@ void check_cycle(const OneCycle& cycle) {
   require_value("lowest_momentum", cycle.lowest_momentum);
   require_steps(cycle.steps);
   if (!(cycle.rise > 0 && cycle.rise < 1))
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "rise of a one-cycle schedule is " + std::to_string(cycle.rise) + ": not between 0 and 1", {});
   for (const double divisor : {cycle.first_divisor, cycle.last_divisor}) {
     if (!(divisor > 0) || !std::isfinite(divisor))
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "a divisor of a one-cycle schedule is " + std::to_string(divisor) + ": not positive", {});
   }
   if (!(cycle.lowest_momentum <= cycle.highest_momentum && cycle.highest_momentum < 1)) {
-    throw InvalidArgument("momentum of a one-cycle schedule from " + std::to_string(cycle.lowest_momentum) +
-                              " to " + std::to_string(cycle.highest_momentum) +
-                              ": must rise and stay below 1",
-                          {});
+    throw InvalidArgumentError("momentum of a one-cycle schedule from " +
+                                   std::to_string(cycle.lowest_momentum) + " to " +
+                                   std::to_string(cycle.highest_momentum) + ": must rise and stay below 1",
+                               {});
   }
 }
 
@@ -77,7 +78,7 @@ std::function<double(std::uint64_t)> cycle_shape(const OneCycle& cycle, double f
 TrainingSchedule::TrainingSchedule(ScheduleSteps steps, std::function<double(std::uint64_t)> shape)
     : steps_(steps), shape_(std::move(shape)) {
   require_steps(steps_);
-  if (!shape_) throw InvalidArgument("a schedule has no shape", {});
+  if (!shape_) throw InvalidArgumentError("a schedule has no shape", {});
 }
 
 double TrainingSchedule::operator()(std::uint64_t step) const {
@@ -113,11 +114,11 @@ TrainingSchedule TrainingSchedule::multi_step(double value, ScheduleSteps steps,
     if (milestones[i] >= std::max<std::uint64_t>(steps.warm_up, 1) && milestones[i] < steps.total &&
         (i == 0 || milestones[i] > milestones[i - 1]))
       continue;
-    throw InvalidArgument("milestone " + std::to_string(milestones[i]) +
-                              " of a schedule: milestones rise, come after the warm-up of " +
-                              std::to_string(steps.warm_up) + " steps and before the end, " +
-                              std::to_string(steps.total),
-                          {});
+    throw InvalidArgumentError("milestone " + std::to_string(milestones[i]) +
+                                   " of a schedule: milestones rise, come after the warm-up of " +
+                                   std::to_string(steps.warm_up) + " steps and before the end, " +
+                                   std::to_string(steps.total),
+                               {});
   }
   return {steps, [=, milestones = std::move(milestones)](std::uint64_t step) {
             const auto passed = std::ranges::upper_bound(milestones, step) - milestones.begin();
@@ -130,7 +131,7 @@ TrainingSchedule TrainingSchedule::triangular(double lowest, double highest, std
   require_value("the lowest value", lowest);
   require_value("the highest value", highest);
   require_value("shrink", shrink);
-  if (half_cycle == 0) throw InvalidArgument("half a cycle of a triangular schedule has no steps", {});
+  if (half_cycle == 0) throw InvalidArgumentError("half a cycle of a triangular schedule has no steps", {});
   return {steps, [=](std::uint64_t step) {
             const std::uint64_t at = step - steps.warm_up;
             const std::uint64_t within = at % half_cycle;
@@ -158,9 +159,9 @@ TrainingSchedule OneCycle::momentum() const {
 double scaled_rate(double rate, std::int64_t batch, std::int64_t base_batch, RateScaling scaling) {
   require_value("the rate", rate);
   if (batch <= 0 || base_batch <= 0) {
-    throw InvalidArgument("a rate cannot be scaled from a batch of " + std::to_string(base_batch) +
-                              " to one of " + std::to_string(batch),
-                          {});
+    throw InvalidArgumentError("a rate cannot be scaled from a batch of " + std::to_string(base_batch) +
+                                   " to one of " + std::to_string(batch),
+                               {});
   }
   const double ratio = static_cast<double>(batch) / static_cast<double>(base_batch);
   if (scaling == RateScaling::linear) return rate * ratio;

@@ -91,10 +91,10 @@ void BorderExchange::send_output(const Action& action, const at::Tensor& output)
   if (is_new) {
     send_shape(message->border, shape);
   } else if (known->second != shape) {
-    throw InvalidArgument("stage " + std::to_string(message->border) + " computes " + text_of(shape) +
-                              " where it has computed " + text_of(known->second) +
-                              " of an input of the same shape",
-                          {.peer = plan_.rank});
+    throw InvalidArgumentError("stage " + std::to_string(message->border) + " computes " + text_of(shape) +
+                                   " where it has computed " + text_of(known->second) +
+                                   " of an input of the same shape",
+                               {.peer = plan_.rank});
   }
   send(*message, output.detach());
 }
@@ -127,10 +127,10 @@ void BorderExchange::send_shape(int border, const BorderShape& shape) {
   const int target = plan_.rank_of(border + 1);
   if (target == plan_.rank) return;
   if (shape.sizes.size() > kMostDimensions) {
-    throw InvalidArgument("stage " + std::to_string(border) + " computes a tensor of " +
-                              std::to_string(shape.sizes.size()) + " dimensions, which are more than " +
-                              std::to_string(kMostDimensions),
-                          {.peer = plan_.rank});
+    throw InvalidArgumentError("stage " + std::to_string(border) + " computes a tensor of " +
+                                   std::to_string(shape.sizes.size()) + " dimensions, which are more than " +
+                                   std::to_string(kMostDimensions),
+                               {.peer = plan_.rank});
   }
   std::vector<std::int64_t> numbers{static_cast<std::int64_t>(shape.type), shape.has_gradient ? 1 : 0,
                                     static_cast<std::int64_t>(shape.sizes.size())};

@@ -43,8 +43,8 @@ class BorderExchange {
   void post(std::size_t action);
   /// Waits for what an action needs; undefined where it needs nothing, or a gradient that does not exist.
   at::Tensor receive_for(std::size_t action);
-  /// Sends an output (which brings about its shape) or a gradient, in the background. Throws InvalidArgument
-  /// for an output that is not like the border's others.
+  /// Sends an output (which brings about its shape) or a gradient, in the background. Throws
+  /// InvalidArgumentError for an output that is not like the border's others.
   void send_output(const Action& action, const at::Tensor& output);
   /// An undefined gradient is zero. Sends nothing where the border has none.
   void send_gradient(const Action& action, const at::Tensor& gradient);

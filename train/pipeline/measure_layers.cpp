@@ -92,8 +92,9 @@ void measure_memory(torch::nn::Sequential& layers, const at::Tensor& input, std:
 }  // namespace
 
 std::vector<LayerCost> measure_layers(torch::nn::Sequential layers, const at::Tensor& input, int repeats) {
-  if (layers.is_empty() || layers->size() == 0) throw InvalidArgument("there are no layers to measure", {});
-  if (repeats < 1) throw InvalidArgument("layers have to run once at least to be measured", {});
+  if (layers.is_empty() || layers->size() == 0)
+    throw InvalidArgumentError("there are no layers to measure", {});
+  if (repeats < 1) throw InvalidArgumentError("layers have to run once at least to be measured", {});
   const c10::AutoGradMode with_graph(true);
   const KeptState kept(*layers);
   std::vector<LayerCost> costs;

@@ -26,7 +26,8 @@ double border_seconds(std::span<const LayerCost> layers, std::int64_t begin, std
 
 void require_time(double seconds, const std::string& what) {
   if (seconds >= 0 && std::isfinite(seconds)) return;
-  throw InvalidArgument(what + " is " + std::to_string(seconds) + " s: it is finite and not negative", {});
+  throw InvalidArgumentError(what + " is " + std::to_string(seconds) + " s: it is finite and not negative",
+                             {});
 }
 
 void require_costs(std::span<const LayerCost> layers, const TransferCost& transfer) {
@@ -36,7 +37,7 @@ void require_costs(std::span<const LayerCost> layers, const TransferCost& transf
   }
   require_time(transfer.latency_s, "the latency of a transfer");
   if (!(transfer.bytes_per_second > 0)) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "a transfer of " + std::to_string(transfer.bytes_per_second) + " bytes per second: it is above 0",
         {});
   }
@@ -47,9 +48,9 @@ void require_costs(std::span<const LayerCost> layers, const TransferCost& transf
 double stage_seconds(std::span<const LayerCost> layers, std::int64_t begin, std::int64_t end,
                      const TransferCost& transfer) {
   if (begin < 0 || begin >= end || end > static_cast<std::int64_t>(layers.size())) {
-    throw InvalidArgument("there is no stage from layer " + std::to_string(begin) + " to " +
-                              std::to_string(end) + " of " + std::to_string(layers.size()) + " layers",
-                          {});
+    throw InvalidArgumentError("there is no stage from layer " + std::to_string(begin) + " to " +
+                                   std::to_string(end) + " of " + std::to_string(layers.size()) + " layers",
+                               {});
   }
   double seconds = border_seconds(layers, begin, end, transfer);
   for (std::int64_t i = begin; i < end; ++i) {
@@ -62,7 +63,7 @@ double stage_seconds(std::span<const LayerCost> layers, std::int64_t begin, std:
 Partition partition(std::span<const LayerCost> layers, int stages, const TransferCost& transfer) {
   const auto count = static_cast<std::int64_t>(layers.size());
   if (stages < 1 || count < stages) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         std::to_string(count) + " layers cannot be cut into " + std::to_string(stages) + " stages", {});
   }
   require_costs(layers, transfer);

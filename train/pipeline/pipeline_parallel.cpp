@@ -48,11 +48,11 @@ void require_agreement(Communicator& communicator, const std::string& text) {
     throw MismatchError("the pipelines differ: " + odd->text, {.peer = odd->rank, .collective = kCall});
 }
 
-/// Collective: throws InvalidArgument on all ranks where one has a problem.
+/// Collective: throws InvalidArgumentError on all ranks where one has a problem.
 void require_sound(Communicator& communicator, const std::string& problem) {
   if (const auto complaint = train::first_complaint(communicator, problem)) {
-    throw InvalidArgument("rank " + std::to_string(complaint->rank) + ": " + complaint->text,
-                          {.peer = complaint->rank, .collective = kCall});
+    throw InvalidArgumentError("rank " + std::to_string(complaint->rank) + ": " + complaint->text,
+                               {.peer = complaint->rank, .collective = kCall});
   }
 }
 
@@ -129,7 +129,7 @@ std::unique_ptr<train::ReplicaAverages> replicas(Communicator& communicator,
     result = std::make_unique<train::ReplicaAverages>(modules, own);
   } catch (const MismatchError& error) {
     problem = error.what();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     problem = error.what();
   }
   require_sound(communicator, problem);
@@ -177,7 +177,7 @@ struct PipelineParallel::State {
 namespace {
 
 Communicator own_of(Communicator& communicator) {
-  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   return communicator.split(0);
 }
 

@@ -143,7 +143,7 @@ void PipelineStep::forward_one(Pass& pass, BorderExchange& exchange, std::size_t
   const auto& compute = stages_[static_cast<std::size_t>(action.chunk)].forward;
   held.output = recompute_ && has_graph ? kolo::checkpoint(compute, held.input) : compute(held.input);
   if (!held.output.defined())
-    throw InvalidArgument("stage " + std::to_string(stage) + " computes an undefined tensor", {});
+    throw InvalidArgumentError("stage " + std::to_string(stage) + " computes an undefined tensor", {});
   if (stage == shape_.last_stage()) {
     if (!has_graph) {
       pass.outputs.push_back(held.output);
@@ -242,8 +242,8 @@ void PipelineStep::agree(Pass& pass, BorderExchange& exchange) {
   }
   if (has_problem) {
     const auto complaint = first_complaint(communicator_, problem_);
-    refuse(InvalidArgument("rank " + std::to_string(complaint->rank) + ": " + complaint->text,
-                           {.peer = complaint->rank}));
+    refuse(InvalidArgumentError("rank " + std::to_string(complaint->rank) + ": " + complaint->text,
+                                {.peer = complaint->rank}));
   }
   exchange.begin(!is_changed);
 }

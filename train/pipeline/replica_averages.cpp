@@ -36,7 +36,7 @@ ReplicaAverages::ReplicaAverages(const std::vector<std::shared_ptr<torch::nn::Mo
   NamedTensors all;
   const std::string problem = problem_of([&] { all = tensors_of_all(modules); });
   if (const auto complaint = first_complaint(communicator_, problem))
-    throw InvalidArgument(complaint->text, {.peer = complaint->rank});
+    throw InvalidArgumentError(complaint->text, {.peer = complaint->rank});
   require_same_layout(communicator_, all, "a stage");
   Replicator(all).run(communicator_, 0);
 

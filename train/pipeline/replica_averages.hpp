@@ -18,8 +18,8 @@ namespace kolo::train {
 class ReplicaAverages {
  public:
   /// Collective over `communicator`: all start from its rank 0's parameters and buffers. Throws MismatchError
-  /// on all of its ranks where the stages are not alike; InvalidArgument for a parameter that is not a dense
-  /// CPU tensor.
+  /// on all of its ranks where the stages are not alike; InvalidArgumentError for a parameter that is not a
+  /// dense CPU tensor.
   ReplicaAverages(const std::vector<std::shared_ptr<torch::nn::Module>>& modules, Communicator communicator);
 
   /// Collective: the gradients' averages take their place. What has no gradient counts as zero.

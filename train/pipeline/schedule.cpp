@@ -19,7 +19,7 @@ std::vector<std::string> pipeline_schedule_names() {
 PipelineSchedule parse_pipeline_schedule(const std::string& name) {
   const auto found = std::ranges::find(kScheduleNames, name);
   if (found != kScheduleNames.end()) return static_cast<PipelineSchedule>(found - kScheduleNames.begin());
-  throw InvalidArgument("there is no schedule '" + name + "': it is gpipe, 1f1b or interleaved", {});
+  throw InvalidArgumentError("there is no schedule '" + name + "': it is gpipe, 1f1b or interleaved", {});
 }
 
 namespace train {

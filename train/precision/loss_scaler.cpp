@@ -20,7 +20,7 @@ namespace {
 
 void require_in_range(const LossScalerOptions& options) {
   const auto require = [](bool is_in_range, const char* name, double value) {
-    if (!is_in_range) throw InvalidArgument(std::string(name) + " is " + std::to_string(value), {});
+    if (!is_in_range) throw InvalidArgumentError(std::string(name) + " is " + std::to_string(value), {});
   };
   const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
   require(is_positive(options.initial_scale), "initial_scale", options.initial_scale);
@@ -65,11 +65,11 @@ LossScaler::LossScaler(DistributedDataParallelBase& model, const LossScalerOptio
   const std::string problem = train::problem_of([&] {
     require_in_range(options);
     if (!model.keeps_ranks_equal())
-      throw InvalidArgument("the model has a hook with which ranks' averages differ", {});
+      throw InvalidArgumentError("the model has a hook with which ranks' averages differ", {});
     set_scale(scale_);
   });
   if (const auto complaint = train::first_complaint(communicator, problem)) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "rank " + std::to_string(complaint->rank) + " cannot make a LossScaler: " + complaint->text,
         {.peer = complaint->rank, .collective = "LossScaler"});
   }

@@ -51,7 +51,7 @@ bool WorkerConnection::advance() {
 bool WorkerConnection::take_header() {
   std::string problem;
   const auto request = parse_request(header_, limits_, problem);
-  if (!request) throw InvalidArgument("a request makes no sense: " + problem, {.peer = kWorkerSide});
+  if (!request) throw InvalidArgumentError("a request makes no sense: " + problem, {.peer = kWorkerSide});
   request_ = *request;
   push_.rows = {};
   push_.values = at::Tensor();

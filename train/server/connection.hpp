@@ -22,7 +22,7 @@ class WorkerConnection {
   /// What it waits for; an invalid Work while a request has no answer.
   Work pending() const { return works_.empty() ? Work() : works_.front(); }
   /// To be called when pending() is done. Returns whether a whole request is there. Throws the Work's error,
-  /// and InvalidArgument for a request that makes no sense.
+  /// and InvalidArgumentError for a request that makes no sense.
   bool advance();
 
   /// Whether the last answer has left, and the next request is waited for.

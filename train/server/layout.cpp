@@ -16,7 +16,7 @@ Model model_of(const torch::nn::Module& module, const ParameterServerOptions& op
 }
 
 void require(bool holds, const NamedTensor& named, const std::string& why) {
-  if (!holds) throw InvalidArgument("parameter '" + named.name + "' " + why, {});
+  if (!holds) throw InvalidArgumentError("parameter '" + named.name + "' " + why, {});
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ ServerLayout::ServerLayout(const torch::nn::Module& module, const ParameterServe
     next_id += rows;
   }
   if (elements_ < static_cast<std::uint64_t>(servers_) && !parameters_.empty()) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "there are " + std::to_string(servers_) + " servers for " + std::to_string(elements_) + " elements",
         {});
   }

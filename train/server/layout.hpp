@@ -30,7 +30,7 @@ struct ElementRange {
 
 class ServerLayout {
  public:
-  /// Throws InvalidArgument, with its name, for a parameter that servers cannot hold: not float32, not a
+  /// Throws InvalidArgumentError, with its name, for a parameter that servers cannot hold: not float32, not a
   /// dense CPU tensor, a table that is not contiguous. Frozen parameters and buffers stay each rank's own.
   ServerLayout(const torch::nn::Module& module, const ParameterServerOptions& options);
 

@@ -28,7 +28,7 @@ using train::WorkerStatus;
 
 std::shared_ptr<Store> parameter_server_store(const Launch& launch, std::chrono::nanoseconds timeout) {
   if (!store_outlives_ranks(launch)) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "rank 0 would serve the store in which servers and workers meet, and its death would end all of "
         "them: "
         "start the ranks with kolo run, or name a store that another process serves (KOLO_STORE, "
@@ -97,7 +97,7 @@ class ParameterServer::Service {
 
   void prepare(int size, const torch::nn::Module& module, std::string& text) {
     if (server_ >= options_.servers) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "a ParameterServer, and the servers are the first " + std::to_string(options_.servers) + " ranks",
           {});
     }
@@ -109,7 +109,7 @@ class ParameterServer::Service {
     connections_.resize(workers);
     replies_.resize(workers);
     if (settings_.checkpoint.empty()) return;
-    if (settings_.checkpoint_every == 0) throw InvalidArgument("a checkpoint every 0 updates", {});
+    if (settings_.checkpoint_every == 0) throw InvalidArgumentError("a checkpoint every 0 updates", {});
     if (!std::filesystem::exists(settings_.checkpoint)) return;
     train::load_server(settings_.checkpoint, *shard_, rules_->workers());
     is_loaded_ = true;
@@ -118,7 +118,8 @@ class ParameterServer::Service {
   void begin() {
     const bool is_again = train::generation_of(*store_, server_) > 0;
     if (is_again && !is_loaded_) {
-      throw InvalidArgument("server " + std::to_string(server_) + " starts again, and has no checkpoint", {});
+      throw InvalidArgumentError("server " + std::to_string(server_) + " starts again, and has no checkpoint",
+                                 {});
     }
     if (!is_again) {
       for (WorkerRecord& worker : rules_->workers()) worker = {};  // they begin, too
@@ -154,7 +155,7 @@ class ParameterServer::Service {
     bool is_whole = false;
     try {
       is_whole = connection.advance();
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       connection.refuse(error.what());
       return drop(worker, error.what());
     } catch (const Error& error) {

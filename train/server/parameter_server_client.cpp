@@ -36,7 +36,7 @@ class ParameterServerClient::Connections {
     if (plan.problem.empty()) plan.problem = train::problem_of([&] { prepare(rank, module, plan.text); });
     train::agree_on_plan(*store, rank, size, plan, options_.timeout);
     if (store->add("worker/" + std::to_string(worker_), 1) > 1) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "worker " + std::to_string(worker_) + " starts again: a worker that was lost is dropped",
           {.peer = rank});
     }
@@ -86,15 +86,15 @@ class ParameterServerClient::Connections {
     const c10::NoGradGuard no_grad;
     const ServerTable& table = table_of(name);
     if (rows.scalar_type() != at::kLong || rows.dim() != 1)
-      throw InvalidArgument("rows of table '" + name + "' are int64 [n]", {});
+      throw InvalidArgumentError("rows of table '" + name + "' are int64 [n]", {});
     const at::Tensor unique = std::get<0>(at::_unique(rows));
     const std::int64_t count = unique.numel();
     if (count == 0) return;
     for (const auto row : {unique[0].item<std::int64_t>(), unique[count - 1].item<std::int64_t>()}) {
       if (row >= 0 && row < static_cast<std::int64_t>(table.rows)) continue;
-      throw InvalidArgument("table '" + name + "' has " + std::to_string(table.rows) + " rows, and row " +
-                                std::to_string(row) + " was asked for",
-                            {});
+      throw InvalidArgumentError("table '" + name + "' has " + std::to_string(table.rows) +
+                                     " rows, and row " + std::to_string(row) + " was asked for",
+                                 {});
     }
     std::vector<Exchange> exchanges(links_.size());
     std::vector<at::Tensor> places(links_.size());
@@ -115,7 +115,7 @@ class ParameterServerClient::Connections {
  private:
   void prepare(int rank, torch::nn::Module& module, std::string& text) {
     if (rank < options_.servers) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "a ParameterServerClient, and the first " + std::to_string(options_.servers) + " ranks are servers",
           {});
     }
@@ -141,9 +141,9 @@ class ParameterServerClient::Connections {
       if (!values.defined()) {
         pushed_views_[i].zero_();
       } else if (values.is_sparse()) {
-        throw InvalidArgument("the gradient of parameter '" + layout_->parameters()[i].name +
-                                  "' is sparse: name it in sparse_parameters",
-                              {});
+        throw InvalidArgumentError("the gradient of parameter '" + layout_->parameters()[i].name +
+                                       "' is sparse: name it in sparse_parameters",
+                                   {});
       } else {
         pushed_views_[i].copy_(values);
       }
@@ -155,7 +155,7 @@ class ParameterServerClient::Connections {
   void fill_rows(const ServerTable& table, std::vector<Exchange>& exchanges) const {
     if (!table.tensor.grad().defined()) return;
     if (!table.tensor.grad().is_sparse())
-      throw InvalidArgument("the gradient of table '" + table.name + "' is not sparse", {});
+      throw InvalidArgumentError("the gradient of table '" + table.name + "' is not sparse", {});
     const at::Tensor gradient = table.tensor.grad().coalesce();
     if (gradient._nnz() == 0) return;
     const at::Tensor rows = gradient.indices().select(0, 0);
@@ -182,7 +182,7 @@ class ParameterServerClient::Connections {
 
   const ServerTable& table_of(const std::string& name) const {
     const auto found = std::ranges::find(layout_->tables(), name, &ServerTable::name);
-    if (found == layout_->tables().end()) throw InvalidArgument("there is no table '" + name + '\'', {});
+    if (found == layout_->tables().end()) throw InvalidArgumentError("there is no table '" + name + '\'', {});
     return *found;
   }
 

@@ -71,8 +71,8 @@ void agree_on_plan(Store& store, int rank, int size, const PlanOfRank& mine,
   for (std::size_t r = 0; r < plans.size(); ++r) {
     const std::string& plan = plans[r];
     if (plan.starts_with(kProblem)) {
-      throw InvalidArgument("parameter servers cannot begin: " + rank_name(r) + ": " + plan.substr(1),
-                            {.peer = static_cast<int>(r)});
+      throw InvalidArgumentError("parameter servers cannot begin: " + rank_name(r) + ": " + plan.substr(1),
+                                 {.peer = static_cast<int>(r)});
     }
     hashes.push_back(hash_of(plan.data(), plan.size()));
   }

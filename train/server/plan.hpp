@@ -23,8 +23,9 @@ struct PlanOfRank {
 };
 
 /// Every rank calls it, also one that is started again. Returns when all ranks' plans are there and equal.
-/// Else throws on all of them: InvalidArgument with the first rank that has a problem, MismatchError with the
-/// first rank whose plan is not that of most others, RendezvousError with the ranks that have not come.
+/// Else throws on all of them: InvalidArgumentError with the first rank that has a problem, MismatchError
+/// with the first rank whose plan is not that of most others, RendezvousError with the ranks that have not
+/// come.
 void agree_on_plan(Store& store, int rank, int size, const PlanOfRank& mine,
                    std::chrono::nanoseconds timeout);
 

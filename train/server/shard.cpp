@@ -36,19 +36,19 @@ at::Tensor own_rows(const ServerTable& table, int server, int servers) {
   return rows.slice(0, std::min<std::int64_t>(server, rows.size(0)), rows.size(0), servers).clone();
 }
 
-/// Throws InvalidArgument unless the update of an element depends on that element alone.
+/// Throws InvalidArgumentError unless the update of an element depends on that element alone.
 void require_elementwise(const torch::optim::Optimizer& optimizer) {
   constexpr std::array kServed = {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad"};
   const std::string name = traits_of(optimizer).name;
   if (std::ranges::find(kServed, name) != kServed.end()) return;
   const std::string which = name == "unknown" ? "an optimizer of an unknown kind" : name;
-  throw InvalidArgument(which +
-                            ": a server has a range of elements, of which SGD, Adam, AdamW, RMSprop and "
-                            "Adagrad move each alone; others need whole layers",
-                        {});
+  throw InvalidArgumentError(which +
+                                 ": a server has a range of elements, of which SGD, Adam, AdamW, RMSprop and "
+                                 "Adagrad move each alone; others need whole layers",
+                             {});
 }
 
-/// Throws InvalidArgument unless the optimizer moves rows with gradients and no others.
+/// Throws InvalidArgumentError unless the optimizer moves rows with gradients and no others.
 void require_rows(torch::optim::Optimizer& optimizer, const at::Tensor& rows, const std::string& name) {
   for (auto& group : optimizer.param_groups()) {
     const auto is_table = [&](const at::Tensor& parameter) { return parameter.is_same(rows); };
@@ -60,12 +60,12 @@ void require_rows(torch::optim::Optimizer& optimizer, const at::Tensor& rows, co
     const auto* const adam = dynamic_cast<const torch::optim::AdamOptions*>(&group.options());
     if (adam != nullptr && adam->weight_decay() == 0 && dynamic_cast<SparseAdam*>(&optimizer) != nullptr)
       return;
-    throw InvalidArgument("the optimizer of table '" + name +
-                              "' does not move its rows one by one: SGD without momentum, Adagrad and "
-                              "SparseAdam do, each without weight_decay",
-                          {});
+    throw InvalidArgumentError("the optimizer of table '" + name +
+                                   "' does not move its rows one by one: SGD without momentum, Adagrad and "
+                                   "SparseAdam do, each without weight_decay",
+                               {});
   }
-  throw InvalidArgument("the optimizer lacks table '" + name + '\'', {});
+  throw InvalidArgumentError("the optimizer lacks table '" + name + '\'', {});
 }
 
 }  // namespace
@@ -84,7 +84,8 @@ ServerShard::ServerShard(const ServerLayout& layout, int server, const Optimizer
     moved.push_back(tables_.back().own);
   }
   if (kind == PushKind::weights) return;
-  if (!make_optimizer) throw InvalidArgument("no optimizer, which moves the parameters by gradients", {});
+  if (!make_optimizer)
+    throw InvalidArgumentError("no optimizer, which moves the parameters by gradients", {});
   for (at::Tensor& tensor : moved) tensor.requires_grad_();
   optimizer_ = make_optimizer(moved);
   require_elementwise(*optimizer_);
@@ -100,9 +101,9 @@ RowSet ServerShard::rows_of(std::span<const std::uint64_t> ids) const {
     for (; at < ids.size() && ids[at] >= table.first_id && ids[at] - table.first_id < table.rows; ++at) {
       const std::uint64_t row = ids[at] - table.first_id;
       if (row % servers_ != server_) {
-        throw InvalidArgument("row " + std::to_string(row) + " of table '" + table.name + "' is on server " +
-                                  std::to_string(row % servers_),
-                              {});
+        throw InvalidArgumentError("row " + std::to_string(row) + " of table '" + table.name +
+                                       "' is on server " + std::to_string(row % servers_),
+                                   {});
       }
       local.push_back(static_cast<std::int64_t>(row / servers_));
     }
@@ -113,7 +114,7 @@ RowSet ServerShard::rows_of(std::span<const std::uint64_t> ids) const {
     rows.tables.push_back({t, places});
   }
   if (at < ids.size())
-    throw InvalidArgument("row id " + std::to_string(ids[at]) + " is of no table, or out of order", {});
+    throw InvalidArgumentError("row id " + std::to_string(ids[at]) + " is of no table, or out of order", {});
   return rows;
 }
 

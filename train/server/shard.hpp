@@ -40,12 +40,12 @@ struct Contribution {
 
 class ServerShard {
  public:
-  /// Throws InvalidArgument for an optimizer that needs more than an element, or a row, to move it.
+  /// Throws InvalidArgumentError for an optimizer that needs more than an element, or a row, to move it.
   ServerShard(const ServerLayout& layout, int server, const OptimizerFactory& make_optimizer, PushKind kind);
 
   std::uint64_t elements() const { return static_cast<std::uint64_t>(parameters_.numel()); }
   std::uint64_t rows() const { return rows_; }
-  /// Throws InvalidArgument for an id that is not of this server, or where tables are out of order.
+  /// Throws InvalidArgumentError for an id that is not of this server, or where tables are out of order.
   RowSet rows_of(std::span<const std::uint64_t> ids) const;
 
   /// One update. Overwrites what was pushed.

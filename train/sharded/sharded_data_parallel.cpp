@@ -41,10 +41,11 @@ void require_equal(Communicator& communicator, const ShardedDataParallelOptions&
 
 void require_dense(const train::Model& model) {
   if (model.tables.empty()) return;
-  throw InvalidArgument("'" + model.trainable[model.tables[0]].name +
-                            "' has sparse gradients, which cannot be averaged in shards: make the embedding "
-                            "with sparse(false)",
-                        {});
+  throw InvalidArgumentError(
+      "'" + model.trainable[model.tables[0]].name +
+          "' has sparse gradients, which cannot be averaged in shards: make the embedding "
+          "with sparse(false)",
+      {});
 }
 
 }  // namespace
@@ -56,8 +57,8 @@ std::vector<std::string> shard_names() {
 Shard parse_shard(const std::string& name) {
   const auto found = std::ranges::find(kShardNames, name);
   if (found != kShardNames.end()) return static_cast<Shard>(found - kShardNames.begin());
-  throw InvalidArgument("there is no shard '" + name + "': it is optimizer_state, gradients or parameters",
-                        {});
+  throw InvalidArgumentError(
+      "there is no shard '" + name + "': it is optimizer_state, gradients or parameters", {});
 }
 
 struct ShardedDataParallelBase::State {
@@ -83,7 +84,7 @@ struct ShardedDataParallelBase::State {
     require_equal(communicator, options);
     std::optional<train::Model> model;
     train::require_on_all(communicator, "ShardedDataParallel", [&] {
-      if (module == nullptr) throw InvalidArgument("there is no model", {});
+      if (module == nullptr) throw InvalidArgumentError("there is no model", {});
       model.emplace(*module, DistributedDataParallelOptions{});
       require_dense(*model);
       units = train::plan_units(*module, options.units, model->trainable);
@@ -106,7 +107,7 @@ struct ShardedDataParallelBase::State {
 ShardedDataParallelBase::ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
                                                  Communicator communicator,
                                                  ShardedDataParallelOptions options) {
-  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   state_ = std::make_unique<State>(std::move(module), std::move(communicator), options);
 }
 

@@ -90,7 +90,8 @@ ShardedOptimizerState::ShardedOptimizerState(ShardedDataParallelBase& model,
     for (const at::Tensor& parameter : group.params()) given.insert(parameter.unsafeGetTensorImpl());
   }
   if (wanted != given)
-    throw InvalidArgument("the optimizer is not one of the model's shards, which parameters() gives", {});
+    throw InvalidArgumentError("the optimizer is not one of the model's shards, which parameters() gives",
+                               {});
 }
 
 void ShardedOptimizerState::gather() {
@@ -133,7 +134,7 @@ void ShardedOptimizerState::load(InputArchive& archive) {
   const auto rank = static_cast<std::size_t>(model_.communicator().rank());
   for (const auto& [name, sizes, shard, counts] : parameters_) {
     InputArchive inner;
-    if (!archive.try_read(name, inner)) throw InvalidArgument("there is no state of '" + name + "'", {});
+    if (!archive.try_read(name, inner)) throw InvalidArgumentError("there is no state of '" + name + "'", {});
     auto& state = train::state_of(optimizer_, shard);
     auto values = values_of(inner);
     if (values.empty() || !state) {  // no step was made before it was saved
@@ -147,7 +148,7 @@ void ShardedOptimizerState::load(InputArchive& archive) {
       if (!value.isTensor() || value.toTensor().dim() == 0) continue;
       const at::Tensor all = value.toTensor();
       if (all.numel() != static_cast<std::int64_t>(sum_of(counts)))
-        throw InvalidArgument("the state of '" + name + "' is that of a parameter of another size", {});
+        throw InvalidArgumentError("the state of '" + name + "' is that of a parameter of another size", {});
       value = all.slice(0, begin, begin + count).clone().view(shard.sizes());
     }
     OutputArchive own;

@@ -151,10 +151,11 @@ void Unit::adopt() {
     const bool is_alike = dtype_of_tensor(parameter.scalar_type()) == dtype_ &&
                           parameter.sizes() == member.sizes && parameter.device().is_cpu();
     if (!is_alike) {
-      throw InvalidArgument("parameter '" + member.named.name +
-                                "' has another type or shape than when ShardedDataParallel was made: after "
-                                "to() and the like make a new one",
-                            {});
+      throw InvalidArgumentError(
+          "parameter '" + member.named.name +
+              "' has another type or shape than when ShardedDataParallel was made: after "
+              "to() and the like make a new one",
+          {});
     }
     at::Tensor moved = at::empty({0}, parameter.options().requires_grad(false));
     moved.set_(storage_, static_cast<std::int64_t>(member.begin), member.sizes, member.strides);
@@ -166,7 +167,7 @@ void Unit::adopt() {
 void Unit::require_own() const {
   for (const Member& member : members_) {
     const auto refuse = [&](const char* what) {
-      throw InvalidArgument("parameter '" + member.named.name + "' " + what, {});
+      throw InvalidArgumentError("parameter '" + member.named.name + "' " + what, {});
     };
     if (!is_here(member)) {
       refuse(
@@ -253,14 +254,14 @@ void Unit::collect(std::size_t index) {
   const NamedTensor& named = members_[index].named;
   at::Tensor& gradient = named.tensor.mutable_grad();
   if (has_gradient_[index]) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "the gradient of '" + named.name +
             "' was ready twice in one backward(): parts of the model that backward() computes "
             "anew (checkpointing) must not share parameters with others",
         {});
   }
   if (gradient.defined() && (gradient.layout() != at::kStrided || gradient.requires_grad())) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "the gradient of '" + named.name +
             "' is sparse, or has a graph of its own (create_graph): it cannot be averaged in shards",
         {});

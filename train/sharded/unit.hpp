@@ -64,11 +64,11 @@ class Unit {
   void release();
   /// Memory with any values, for operations of a step that has failed.
   void provide();
-  /// Throws InvalidArgument, with its name, for a parameter or a shard that lies in other memory than the
-  /// unit's, and for a parameter whose memory is given back although it was written to.
+  /// Throws InvalidArgumentError, with its name, for a parameter or a shard that lies in other memory than
+  /// the unit's, and for a parameter whose memory is given back although it was written to.
   void require_own() const;
   /// Copies elements from the whole parameters, which may have been loaded, into the shards. Throws
-  /// InvalidArgument, with its name, for a parameter of another type or shape.
+  /// InvalidArgumentError, with its name, for a parameter of another type or shape.
   void take_values();
 
   /// A backward begins: gradients that the shards have will be added to.

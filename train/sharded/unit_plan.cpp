@@ -31,8 +31,8 @@ void require_apart(const std::vector<std::string>& names) {
   for (const std::string& one : names) {
     for (const std::string& other : names) {
       if (&one == &other || !(other + '.').starts_with(one + '.')) continue;
-      throw InvalidArgument("`units` names '" + one + "' and '" + other + "', which is the same or within it",
-                            {});
+      throw InvalidArgumentError(
+          "`units` names '" + one + "' and '" + other + "', which is the same or within it", {});
     }
   }
 }
@@ -48,7 +48,7 @@ std::vector<PlannedUnit> plan_units(const torch::nn::Module& module, const std::
   std::unordered_map<const c10::TensorImpl*, std::vector<std::size_t>> users;
   for (std::size_t i = 0; i < units.size(); ++i) {
     if (!modules.contains(units[i]))
-      throw InvalidArgument("`units` names '" + units[i] + "', which is no submodule of the model", {});
+      throw InvalidArgumentError("`units` names '" + units[i] + "', which is no submodule of the model", {});
     for (const at::Tensor& parameter : modules[units[i]]->parameters()) {
       auto& of_parameter = users[parameter.unsafeGetTensorImpl()];
       if (of_parameter.empty() || of_parameter.back() != i) of_parameter.push_back(i);

@@ -21,7 +21,7 @@ struct PlannedUnit {
 
 /// Divides `parameters`, those of the module that are trained, into units of one element type each, in the
 /// order in which they are registered. `names` as ShardedDataParallelOptions::units has them; throws
-/// InvalidArgument for one that is no submodule or lies within another.
+/// InvalidArgumentError for one that is no submodule or lies within another.
 std::vector<PlannedUnit> plan_units(const torch::nn::Module& module, const std::vector<std::string>& names,
                                     const NamedTensors& parameters);
 

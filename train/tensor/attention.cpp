@@ -19,16 +19,17 @@ double scale_of_scores(double scale, std::int64_t elements) {
 void require_attention_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const Communicator& group, std::int64_t whole_sequence) {
   if (q.dim() != 4 || q.sizes() != k.sizes() || q.sizes() != v.sizes() || q.size(3) == 0) {
-    throw InvalidArgument("q, k and v are of one shape [samples, heads, places, elements], not " +
-                              c10::str(q.sizes()) + ", " + c10::str(k.sizes()) + ", " + c10::str(v.sizes()),
-                          {});
+    throw InvalidArgumentError("q, k and v are of one shape [samples, heads, places, elements], not " +
+                                   c10::str(q.sizes()) + ", " + c10::str(k.sizes()) + ", " +
+                                   c10::str(v.sizes()),
+                               {});
   }
   const std::int64_t own =
       whole_sequence > 0 ? slice_of(whole_sequence, group.rank(), group.size()).length : q.size(2);
   if (q.size(2) == own) return;
-  throw InvalidArgument("this rank has " + std::to_string(q.size(2)) + " places of a sequence of " +
-                            std::to_string(whole_sequence) + ", and its slice " + std::to_string(own),
-                        {});
+  throw InvalidArgumentError("this rank has " + std::to_string(q.size(2)) + " places of a sequence of " +
+                                 std::to_string(whole_sequence) + ", and its slice " + std::to_string(own),
+                             {});
 }
 
 at::Tensor later_keys(std::int64_t queries, std::int64_t first_query, std::int64_t keys,

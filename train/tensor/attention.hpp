@@ -15,7 +15,8 @@ namespace kolo::train {
 /// The factor of scores where `scale` is 0: the inverse root of the elements of a head.
 double scale_of_scores(double scale, std::int64_t elements);
 
-/// Throws InvalidArgument unless all three have one shape [samples, heads, this rank's places, elements].
+/// Throws InvalidArgumentError unless all three have one shape [samples, heads, this rank's places,
+/// elements].
 void require_attention_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const Communicator& group, std::int64_t whole_sequence);
 

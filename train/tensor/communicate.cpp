@@ -41,7 +41,7 @@ at::Tensor communicate(const at::Tensor& x, TensorOperation forward, TensorOpera
 
 void refuse_second_derivative(const char* what) {
   if (!c10::GradMode::is_enabled()) return;
-  throw InvalidArgument(std::string(what) + " has no second derivative (create_graph)", {});
+  throw InvalidArgumentError(std::string(what) + " has no second derivative (create_graph)", {});
 }
 
 }  // namespace kolo::train

@@ -12,10 +12,10 @@ namespace kolo::train {
 using TensorOperation = std::function<at::Tensor(const at::Tensor&)>;
 
 /// What `forward` makes of `x`; `backward` makes the gradient below of the gradient above. Neither is seen by
-/// autograd. backward() with create_graph throws InvalidArgument.
+/// autograd. backward() with create_graph throws InvalidArgumentError.
 at::Tensor communicate(const at::Tensor& x, TensorOperation forward, TensorOperation backward);
 
-/// Throws InvalidArgument in a backward() with create_graph, naming what has no second derivative.
+/// Throws InvalidArgumentError in a backward() with create_graph, naming what has no second derivative.
 void refuse_second_derivative(const char* what);
 
 }  // namespace kolo::train

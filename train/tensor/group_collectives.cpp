@@ -28,10 +28,10 @@ std::int64_t product_of(const Sizes& sizes) {
 
 void require_length(const at::Tensor& tensor, std::int64_t dimension, std::int64_t length) {
   if (tensor.size(dimension) == length) return;
-  throw InvalidArgument("dimension " + std::to_string(dimension) + " of a tensor of " +
-                            c10::str(tensor.sizes()) + " has " + std::to_string(tensor.size(dimension)) +
-                            " elements where this rank's slice has " + std::to_string(length),
-                        {});
+  throw InvalidArgumentError("dimension " + std::to_string(dimension) + " of a tensor of " +
+                                 c10::str(tensor.sizes()) + " has " + std::to_string(tensor.size(dimension)) +
+                                 " elements where this rank's slice has " + std::to_string(length),
+                             {});
 }
 
 Sizes with_length(const at::Tensor& tensor, std::int64_t dimension, std::int64_t length) {

@@ -16,7 +16,7 @@ namespace kolo::train {
 using Lengths = std::vector<std::int64_t>;
 
 // All are collective, and return contiguous tensors. Where the shape is not that of the lengths they throw
-// InvalidArgument, before any byte moves.
+// InvalidArgumentError, before any byte moves.
 
 /// The reduction of all ranks' tensors, which have one shape.
 at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator,

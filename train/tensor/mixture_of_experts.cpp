@@ -55,11 +55,11 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(const MixtureOfExpertsOptions& option
     train::require_positive(options.hidden, "hidden features");
     train::require_enough(options.experts, "experts", group_.size());
     if (options.chosen != 1 && options.chosen != 2) {
-      throw InvalidArgument(std::to_string(options.chosen) + " experts a token: it is 1 or 2", {});
+      throw InvalidArgumentError(std::to_string(options.chosen) + " experts a token: it is 1 or 2", {});
     }
-    if (options.chosen > options.experts) throw InvalidArgument("a token uses 2 of 1 experts", {});
+    if (options.chosen > options.experts) throw InvalidArgumentError("a token uses 2 of 1 experts", {});
     if (!(options.capacity_factor >= 0) || !std::isfinite(options.capacity_factor))
-      throw InvalidArgument("a capacity_factor is 0 or more, and finite", {});
+      throw InvalidArgumentError("a capacity_factor is 0 or more, and finite", {});
   });
   experts = slice_of(options.experts, group_.rank(), group_.size());
   gate = register_parameter(

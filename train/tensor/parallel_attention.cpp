@@ -61,7 +61,8 @@ Slice ParallelAttentionImpl::features() const {
 at::Tensor ParallelAttentionImpl::forward(const at::Tensor& x, std::int64_t whole_sequence) {
   train::require_features(x, options.width, "ParallelAttention");
   if (x.dim() != 3)
-    throw InvalidArgument("ParallelAttention takes [samples, time, width], not " + c10::str(x.sizes()), {});
+    throw InvalidArgumentError("ParallelAttention takes [samples, time, width], not " + c10::str(x.sizes()),
+                               {});
   const at::Tensor all =
       options.sequence ? gather_sequence(x, 1, group_, whole_sequence) : copy_to_group(x, group_);
   const std::int64_t samples = all.size(0), time = all.size(1);

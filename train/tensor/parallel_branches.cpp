@@ -31,17 +31,17 @@ std::vector<int> ranks_of_branches(std::int64_t branches, int ranks) {
 void require_ranks(const std::vector<int>& of_branches, std::size_t branches, int ranks) {
   train::require_enough(static_cast<std::int64_t>(branches), "branches", ranks);
   if (of_branches.size() != branches) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         std::to_string(of_branches.size()) + " ranks are given for " + std::to_string(branches) + " branches",
         {});
   }
   for (int rank = 0; rank < ranks; ++rank) {
     if (std::ranges::find(of_branches, rank) != of_branches.end()) continue;
-    throw InvalidArgument("rank " + std::to_string(rank) + " gets no branch", {});
+    throw InvalidArgumentError("rank " + std::to_string(rank) + " gets no branch", {});
   }
   for (const int rank : of_branches) {
     if (rank >= 0 && rank < ranks) continue;
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "a branch is given to rank " + std::to_string(rank) + " of " + std::to_string(ranks), {});
   }
 }

@@ -20,7 +20,7 @@ ParallelLayerNormImpl::ParallelLayerNormImpl(const ParallelLayerNormOptions& opt
        << options.sequence;
   train::agree_on_module("ParallelLayerNorm", group_, text.str(), nullptr, [&] {
     train::require_positive(options.features, "features");
-    if (!(options.eps >= 0) || !std::isfinite(options.eps)) throw InvalidArgument("eps is negative", {});
+    if (!(options.eps >= 0) || !std::isfinite(options.eps)) throw InvalidArgumentError("eps is negative", {});
   });
   weight = register_parameter("weight", at::ones({options.features}));
   bias = register_parameter("bias", at::zeros({options.features}));

@@ -46,7 +46,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(const ColumnParallelLinearOpt
     train::require_positive(options.in_features, "in_features");
     require_units(options.out_features, "out_features", options.unit, group_.size());
     if (options.gather_output && options.unit > 1 && (options.out_features / options.unit) % group_.size())
-      throw InvalidArgument("outputs are gathered where slices of units are equally long", {});
+      throw InvalidArgumentError("outputs are gathered where slices of units are equally long", {});
   });
   outputs = slice_of_units(options.out_features, options.unit, group_);
   const auto part = [&](at::IntArrayRef sizes) {
@@ -84,7 +84,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(const RowParallelLinearOptions& opt
     train::require_positive(options.out_features, "out_features");
     require_units(options.in_features, "in_features", options.unit, group_.size());
     if (!options.input_is_slice && options.unit > 1 && (options.in_features / options.unit) % group_.size())
-      throw InvalidArgument("replicated inputs are split where slices of units are equally long", {});
+      throw InvalidArgumentError("replicated inputs are split where slices of units are equally long", {});
   });
   inputs = slice_of_units(options.in_features, options.unit, group_);
   weight = register_parameter(

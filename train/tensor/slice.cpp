@@ -9,9 +9,9 @@ namespace kolo {
 
 Slice slice_of(std::int64_t whole, int rank, int ranks) {
   if (whole < 0 || ranks < 1 || rank < 0 || rank >= ranks) {
-    throw InvalidArgument("there is no slice " + std::to_string(rank) + " of " + std::to_string(whole) +
-                              " elements in " + std::to_string(ranks) + " slices",
-                          {});
+    throw InvalidArgumentError("there is no slice " + std::to_string(rank) + " of " + std::to_string(whole) +
+                                   " elements in " + std::to_string(ranks) + " slices",
+                               {});
   }
   const std::int64_t shortest = whole / ranks, longer = whole % ranks;
   return {rank * shortest + std::min<std::int64_t>(rank, longer), shortest + (rank < longer ? 1 : 0)};

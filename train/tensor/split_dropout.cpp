@@ -45,11 +45,11 @@ Layout layout_of(const at::Tensor& x, const std::optional<Split>& split) {
   const std::int64_t dimension = at::maybe_wrap_dim(split->dimension, x.dim());
   if (x.size(dimension) != split->slice.length || split->slice.begin < 0 ||
       split->slice.end() > split->whole) {
-    throw InvalidArgument("a slice of " + std::to_string(split->slice.length) + " elements from " +
-                              std::to_string(split->slice.begin) + " on, of " + std::to_string(split->whole) +
-                              ", is not dimension " + std::to_string(dimension) + " of a tensor of " +
-                              c10::str(x.sizes()),
-                          {});
+    throw InvalidArgumentError("a slice of " + std::to_string(split->slice.length) + " elements from " +
+                                   std::to_string(split->slice.begin) + " on, of " +
+                                   std::to_string(split->whole) + ", is not dimension " +
+                                   std::to_string(dimension) + " of a tensor of " + c10::str(x.sizes()),
+                               {});
   }
   std::int64_t outer = 1, inner = 1;
   for (std::int64_t d = 0; d < dimension; ++d) outer *= x.size(d);

@@ -94,7 +94,8 @@ at::Tensor all_to_all(const at::Tensor& x, std::int64_t split, std::int64_t join
                       std::int64_t whole) {
   split = at::maybe_wrap_dim(split, x.dim());
   joined = at::maybe_wrap_dim(joined, x.dim());
-  if (split == joined) throw InvalidArgument("all_to_all() splits and joins one dimension: they are two", {});
+  if (split == joined)
+    throw InvalidArgumentError("all_to_all() splits and joins one dimension: they are two", {});
   if (group.size() == 1) return x;
   const auto parts = slice_lengths(x.size(split), group.size()), slices = lengths_of(x, joined, whole, group);
   return train::communicate(x, exchange(split, parts, joined, slices, group),

@@ -138,13 +138,14 @@ void load_whole_parameters(const torch::nn::Module& module, const std::map<std::
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
   for (const auto& parameter : tensor_parallel_parameters(module)) {
     const auto found = whole.find(parameter.name);
-    if (found == whole.end()) throw InvalidArgument("there is no parameter '" + parameter.name + '\'', {});
+    if (found == whole.end())
+      throw InvalidArgumentError("there is no parameter '" + parameter.name + '\'', {});
     at::Tensor value = found->second;
     const bool is_slice = parameter.placement == Placement::slice;
     if (is_slice && value.dim() > parameter.dimension && value.size(parameter.dimension) == parameter.whole)
       value = value.narrow(parameter.dimension, parameter.slice.begin, parameter.slice.length);
     if (value.sizes() != parameter.parameter.sizes()) {
-      throw InvalidArgument(
+      throw InvalidArgumentError(
           "parameter '" + parameter.name + "' has another shape than " + c10::str(found->second.sizes()), {});
     }
     pairs.emplace_back(parameter.parameter, value);

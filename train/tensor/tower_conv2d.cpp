@@ -36,7 +36,8 @@ std::string text_of_tower(const TowerConv2dOptions& options) {
 
 void require_sizes(const torch::ExpandingArray<2>& sizes, std::int64_t least, const char* what) {
   for (const std::int64_t size : *sizes) {
-    if (size < least) throw InvalidArgument(std::string("a ") + what + " of " + std::to_string(size), {});
+    if (size < least)
+      throw InvalidArgumentError(std::string("a ") + what + " of " + std::to_string(size), {});
   }
 }
 
@@ -72,9 +73,9 @@ at::Tensor TowerConv2dImpl::forward(const at::Tensor& x) {
   const bool is_whole = options.input == TowerInput::replicated;
   const std::int64_t channels = is_whole ? options.in_channels : options.in_channels / group_.size();
   if (x.dim() != 4 || x.size(1) != channels) {
-    throw InvalidArgument("TowerConv2d takes [samples, " + std::to_string(channels) +
-                              ", height, width], not a tensor of " + c10::str(x.sizes()),
-                          {});
+    throw InvalidArgumentError("TowerConv2d takes [samples, " + std::to_string(channels) +
+                                   ", height, width], not a tensor of " + c10::str(x.sizes()),
+                               {});
   }
   const at::Tensor seen = is_whole                                  ? copy_to_group(x, group_)
                           : options.input == TowerInput::all_towers ? gather_sequence(x, 1, group_)

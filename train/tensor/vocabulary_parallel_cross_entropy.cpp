@@ -52,7 +52,7 @@ at::Tensor vocabulary_parallel_cross_entropy(const at::Tensor& scores, const at:
   const Slice slice = slice_of(vocabulary, group.rank(), group.size());
   train::require_features(scores, slice.length, "vocabulary_parallel_cross_entropy()");
   if (scores.sizes().slice(0, static_cast<std::size_t>(scores.dim() - 1)) != targets.sizes()) {
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "scores of " + c10::str(scores.sizes()) + " do not fit targets of " + c10::str(targets.sizes()), {});
   }
   const at::Tensor flat = targets.flatten();

@@ -24,7 +24,7 @@ std::uint64_t hash_of_state(const at::Generator& generator) {
 
 void agree_on_module(const std::string& who, Communicator group, const std::string& text,
                      const at::Generator* generator, const std::function<void()>& require_valid) {
-  if (!group.valid()) throw InvalidArgument(who + ": the communicator is not valid", {});
+  if (!group.valid()) throw InvalidArgumentError(who + ": the communicator is not valid", {});
   require_on_all(group, who, require_valid);
   std::ostringstream mine;
   mine << who << ", " << text << '\n';
@@ -67,20 +67,20 @@ at::Tensor own_part(const at::Tensor& whole, std::int64_t dimension, std::int64_
 }
 
 void require_positive(std::int64_t value, const char* what) {
-  if (value < 1) throw InvalidArgument(std::to_string(value) + ' ' + what + ": it is 1 or more", {});
+  if (value < 1) throw InvalidArgumentError(std::to_string(value) + ' ' + what + ": it is 1 or more", {});
 }
 
 void require_enough(std::int64_t value, const char* what, int ranks) {
   require_positive(value, what);
   if (value >= ranks) return;
-  throw InvalidArgument(
+  throw InvalidArgumentError(
       std::to_string(value) + ' ' + what + " cannot be divided among " + std::to_string(ranks) + " ranks",
       {});
 }
 
 void require_divides(std::int64_t whole, const char* what, std::int64_t part, const char* by) {
   if (part > 0 && whole % part == 0) return;
-  throw InvalidArgument(
+  throw InvalidArgumentError(
       std::to_string(whole) + ' ' + what + " cannot be divided by " + std::to_string(part) + ' ' + by, {});
 }
 
@@ -88,25 +88,26 @@ void require_probability(double value, const char* what) {
   if (value >= 0 && value < 1) return;
   std::ostringstream text;
   text << what << " of " << value << " is not from 0 to below 1";
-  throw InvalidArgument(text.str(), {});
+  throw InvalidArgumentError(text.str(), {});
 }
 
 void require_features(const at::Tensor& x, std::int64_t features, const char* who) {
   if (x.dim() > 0 && x.size(-1) == features) return;
-  throw InvalidArgument(std::string(who) + " takes [..., " + std::to_string(features) +
-                            "], not a tensor of " + c10::str(x.sizes()),
-                        {});
+  throw InvalidArgumentError(std::string(who) + " takes [..., " + std::to_string(features) +
+                                 "], not a tensor of " + c10::str(x.sizes()),
+                             {});
 }
 
 void require_in_vocabulary(const at::Tensor& indices, std::int64_t vocabulary) {
   if (indices.scalar_type() != at::kLong) {
-    throw InvalidArgument(std::string("indices are int64, not ") + c10::toString(indices.scalar_type()), {});
+    throw InvalidArgumentError(std::string("indices are int64, not ") + c10::toString(indices.scalar_type()),
+                               {});
   }
   if (indices.numel() == 0) return;
   const auto [least, most] = at::aminmax(indices);
   for (const auto index : {least.item<std::int64_t>(), most.item<std::int64_t>()}) {
     if (index >= 0 && index < vocabulary) continue;
-    throw InvalidArgument(
+    throw InvalidArgumentError(
         "index " + std::to_string(index) + " is not in a vocabulary of " + std::to_string(vocabulary), {});
   }
 }

@@ -29,10 +29,10 @@ struct ModelProfile {
 };
 
 /// Reads the JSON that `kolo plan training --help` describes; other keys are ignored. `source`: its name in
-/// errors. Throws InvalidArgument, which names the layer, the key and the mistake.
+/// errors. Throws InvalidArgumentError, which names the layer, the key and the mistake.
 ModelProfile parse_profile(std::string_view text, const std::string& source);
 
-/// The same of a file. Throws InvalidArgument where it cannot be read.
+/// The same of a file. Throws InvalidArgumentError where it cannot be read.
 ModelProfile read_profile(const std::string& path);
 
 }  // namespace kolo::plan

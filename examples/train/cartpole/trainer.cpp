@@ -137,10 +137,10 @@ class Trainer {
 History train(const Options& options, kolo::Communicator& communicator) {
   const int samples = options.rollout.poles * options.rollout.horizon;
   if (samples % options.minibatch != 0) {
-    throw kolo::InvalidArgument("minibatches of " + std::to_string(options.minibatch) +
-                                    " samples do not divide the " + std::to_string(samples) +
-                                    " samples of a round evenly",
-                                {});
+    throw kolo::InvalidArgumentError("minibatches of " + std::to_string(options.minibatch) +
+                                         " samples do not divide the " + std::to_string(samples) +
+                                         " samples of a round evenly",
+                                     {});
   }
   return Trainer(options, communicator).run();
 }

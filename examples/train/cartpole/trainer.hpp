@@ -24,8 +24,8 @@ struct History {
   std::vector<Progress> rounds;
 };
 
-/// Collective. Throws kolo::InvalidArgument, on all ranks, where minibatches do not divide a round's samples;
-/// std::runtime_error, on all ranks, if the ranks' parameters differ at the end.
+/// Collective. Throws kolo::InvalidArgumentError, on all ranks, where minibatches do not divide a round's
+/// samples; std::runtime_error, on all ranks, if the ranks' parameters differ at the end.
 History train(const Options& options, kolo::Communicator& communicator);
 
 }  // namespace cartpole

@@ -23,8 +23,8 @@ struct Plan {
   std::optional<kolo::TrainingSchedule> momentum;  ///< where it changes
 };
 
-/// Throws InvalidArgument and std::invalid_argument for options that do not go together, a warm-up that is
-/// longer than the training, or a batch that ranks and accumulation do not divide.
+/// Throws InvalidArgumentError and std::invalid_argument for options that do not go together, a warm-up that
+/// is longer than the training, or a batch that ranks and accumulation do not divide.
 Plan make_plan(const Options& options, int ranks,
                const std::function<std::int64_t(std::int64_t batch)>& steps_per_epoch);
 

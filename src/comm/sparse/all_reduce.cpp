@@ -24,7 +24,7 @@ using comm::sparse::SparseBlock;
 constexpr const char* kName = "all_reduce_sparse";
 
 [[noreturn]] void refuse(const std::string& what) {
-  throw InvalidArgument(fmt::format("{}: {}", kName, what), {.collective = kName});
+  throw InvalidArgumentError(fmt::format("{}: {}", kName, what), {.collective = kName});
 }
 
 void check(std::uint64_t length, std::span<const std::uint64_t> indices, const ConstBuffer& values,

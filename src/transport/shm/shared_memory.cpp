@@ -30,9 +30,9 @@ std::size_t SharedMemory::size() const noexcept {
 
 Buffer SharedMemory::buffer(std::uint64_t count, DType dtype) const {
   if (count > size() / size_of(dtype)) {
-    throw InvalidArgument("shared memory of " + std::to_string(size()) + " bytes does not hold " +
-                              std::to_string(count) + " elements of " + std::string(name_of(dtype)),
-                          {});
+    throw InvalidArgumentError("shared memory of " + std::to_string(size()) + " bytes does not hold " +
+                                   std::to_string(count) + " elements of " + std::string(name_of(dtype)),
+                               {});
   }
   return Buffer(data(), count, dtype);
 }

@@ -182,7 +182,7 @@ TEST(Quantities, AreRefusedWithWhatIsAccepted) {
   const auto why = [](auto parse, const char* text) -> std::string {
     try {
       parse("--option", text);
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       return error.what();
     }
     return "accepted";

@@ -254,7 +254,7 @@ TEST(Ranking, HasAllWaysThatUseTheRanks) {
 std::string why_refused(const std::string& text) {
   try {
     plan::parse_profile(text, "model.json");
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return error.what();
   }
   return "accepted";

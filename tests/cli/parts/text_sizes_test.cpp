@@ -29,12 +29,12 @@ TEST(TextSizes, MayHaveFractionsAndUnits) {
 TEST(TextSizes, MistakesAreNamed) {
   for (const std::string text : {"", "8,", "x", "8Q", "-8", " 8", "8:", "64:8", "0:8", "8:64:1", "8:64:2:2",
                                  "99999999999999999999", "8000000000G"}) {
-    EXPECT_THROW(parse_sizes(text), InvalidArgument) << text;
+    EXPECT_THROW(parse_sizes(text), InvalidArgumentError) << text;
   }
   try {
     parse_sizes("8,12parsecs");
     FAIL();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     EXPECT_NE(std::string(error.what()).find("'12parsecs'"), std::string::npos) << error.what();
   }
 }

@@ -345,7 +345,7 @@ TEST_F(Checkpoints, HaveEachNameOnce) {
   Chain chain(1);
   Checkpoint checkpoint;
   checkpoint.add("model", *chain);
-  EXPECT_THROW(checkpoint.add("model", *chain), InvalidArgument);
+  EXPECT_THROW(checkpoint.add("model", *chain), InvalidArgumentError);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(CompressedAverage, ARankWithoutDataCorrectsTheAveragesOfItsPart) {
 TEST(HookStates, OfHooksWithFeedbackAreRefusedByHooksWithout) {
   const HookState state = {{"left out of p0", {1}}};
   for (const char* hook : {"float16", "bfloat16", "int8", "float8", "one_bit:feedback=0"}) {
-    EXPECT_THROW(make_gradient_hook(hook)->set_state(state), InvalidArgument) << hook;
+    EXPECT_THROW(make_gradient_hook(hook)->set_state(state), InvalidArgumentError) << hook;
     make_gradient_hook(hook)->set_state({});
   }
 }
@@ -65,7 +65,7 @@ TEST(HookStates, OfParametersWithAnotherSizeAreRefused) {
     for (const std::size_t count : {0u, 3199u, 3201u}) {
       const auto hook = make_gradient_hook(name);
       hook->set_state({{"left out of x", std::vector<float>(count)}});
-      EXPECT_THROW(hook->check(parts), InvalidArgument) << name << ' ' << count;
+      EXPECT_THROW(hook->check(parts), InvalidArgumentError) << name << ' ' << count;
     }
     const auto hook = make_gradient_hook(name);
     hook->set_state({{"left out of x", std::vector<float>(3200)}});
@@ -79,7 +79,7 @@ TEST(HookStates, OfParametersWithAnotherSizeAreRefused) {
     GradientBucket bucket;
     bucket.gradients = gradients;
     bucket.parts = parts;
-    EXPECT_THROW(hook->average(bucket, communicator), InvalidArgument);
+    EXPECT_THROW(hook->average(bucket, communicator), InvalidArgumentError);
   });
 }
 
@@ -94,7 +94,7 @@ TEST(HookStates, AreRefusedByHooksThatKeepNothing) {
   Stateless hook;
   GradientHook& base = hook;
   base.set_state({});
-  EXPECT_THROW(base.set_state({{"left out of x", {1}}}), InvalidArgument);
+  EXPECT_THROW(base.set_state({{"left out of x", {1}}}), InvalidArgumentError);
 }
 
 }  // namespace

@@ -214,7 +214,7 @@ TEST_P(Hook, GoesOnFromItsState) {
     for (std::size_t p = 0; p < straight[0].averages[step].size(); ++p)
       EXPECT_TRUE(same_bits(resumed[0].averages[step][p], straight[0].averages[step][p])) << step << ' ' << p;
   }
-  EXPECT_THROW(make_gradient_hook(GetParam())->set_state({{"of another hook", {1}}}), InvalidArgument);
+  EXPECT_THROW(make_gradient_hook(GetParam())->set_state({{"of another hook", {1}}}), InvalidArgumentError);
 }
 
 TEST_P(Hook, AStateOfOtherParametersIsRefused) {
@@ -236,7 +236,7 @@ TEST_P(Hook, AStateOfOtherParametersIsRefused) {
     ++part.shape.back();
   }
   if (keeps(hook->state())) {
-    EXPECT_THROW(hook->check(known), InvalidArgument);
+    EXPECT_THROW(hook->check(known), InvalidArgumentError);
   }
 }
 

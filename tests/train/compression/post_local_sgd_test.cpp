@@ -60,7 +60,7 @@ TEST(PostLocalSgd, AGroupMayForgetAStepOfItsOwn) {
 }
 
 TEST(PostLocalSgd, AGroupHasARank) {
-  EXPECT_THROW(make_gradient_hook("post_local_sgd:ranks_per_group=0"), InvalidArgument);
+  EXPECT_THROW(make_gradient_hook("post_local_sgd:ranks_per_group=0"), InvalidArgumentError);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 std::string refusal(const std::function<void()>& action) {
   try {
     action();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return error.what();
   }
   return "not refused";

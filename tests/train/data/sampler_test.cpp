@@ -195,16 +195,16 @@ TEST(DistributedSampler, RefusesTheStateOfAnotherOne) {
                                                               {100, {.seed = 3, .drop_last = true}}}) {
     DistributedSampler other(size, 0, 2, options);
     other.set_epoch(5);
-    EXPECT_THROW(go_on(other, of), InvalidArgument);
+    EXPECT_THROW(go_on(other, of), InvalidArgumentError);
     EXPECT_EQ(other.epoch(), 5u) << "nothing has changed";
   }
 }
 
 TEST(DistributedSampler, RefusesSenselessRanks) {
-  EXPECT_THROW(DistributedSampler(10, 2, 2), InvalidArgument);
-  EXPECT_THROW(DistributedSampler(10, -1, 2), InvalidArgument);
-  EXPECT_THROW(DistributedSampler(10, 0, 0), InvalidArgument);
-  EXPECT_THROW(DistributedSampler(-1, 0, 1), InvalidArgument);
+  EXPECT_THROW(DistributedSampler(10, 2, 2), InvalidArgumentError);
+  EXPECT_THROW(DistributedSampler(10, -1, 2), InvalidArgumentError);
+  EXPECT_THROW(DistributedSampler(10, 0, 0), InvalidArgumentError);
+  EXPECT_THROW(DistributedSampler(-1, 0, 1), InvalidArgumentError);
 }
 
 }  // namespace

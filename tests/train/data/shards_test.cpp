@@ -143,18 +143,18 @@ TEST_F(Shards, AShardThatCouldNotBeReadIsReadAgain) {
 }
 
 TEST_F(Shards, WhatCannotBeIsRefused) {
-  EXPECT_THROW(write_shards({at::zeros({3}), at::zeros({4})}, folder_, 1), InvalidArgument);
-  EXPECT_THROW(write_shards({}, folder_, 1), InvalidArgument);
-  EXPECT_THROW(write(3, 4), InvalidArgument);
-  EXPECT_THROW(write(3, 0), InvalidArgument);
+  EXPECT_THROW(write_shards({at::zeros({3}), at::zeros({4})}, folder_, 1), InvalidArgumentError);
+  EXPECT_THROW(write_shards({}, folder_, 1), InvalidArgumentError);
+  EXPECT_THROW(write(3, 4), InvalidArgumentError);
+  EXPECT_THROW(write(3, 0), InvalidArgumentError);
   EXPECT_NE(error_of([&] {
               write_shards({at::zeros({3})}, "/dev/null/folder", 1);
             }).find("cannot make /dev/null/folder"),
             std::string::npos);
   write(12, 3);
-  EXPECT_THROW(ShardReader(folder_, 0, 4, 1), InvalidArgument);
-  EXPECT_THROW(ShardReader(folder_, 3, 3, 1), InvalidArgument);
-  EXPECT_THROW(ShardReader(folder_, 0, 3, 0), InvalidArgument);
+  EXPECT_THROW(ShardReader(folder_, 0, 4, 1), InvalidArgumentError);
+  EXPECT_THROW(ShardReader(folder_, 3, 3, 1), InvalidArgumentError);
+  EXPECT_THROW(ShardReader(folder_, 0, 3, 0), InvalidArgumentError);
 }
 
 }  // namespace

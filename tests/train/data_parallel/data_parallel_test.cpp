@@ -265,7 +265,7 @@ TEST_F(Replicas, TiedWeightsCountOnce) {
   untied(doubles(5, 4, 2)).square().sum().backward();
   expect_same_gradients(*again, *alone);
   EXPECT_THROW(DataParallel(Tied(false), {}, [] { return std::make_shared<TiedImpl>(true); }),
-               InvalidArgument);
+               InvalidArgumentError);
 }
 
 TEST_F(Replicas, TablesAndSharedGradientsAddUp) {

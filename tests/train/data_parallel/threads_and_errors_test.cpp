@@ -207,9 +207,9 @@ TEST_F(ReplicaThreadsTest, AGraphIsGoneThroughOnceUnlessItIsRetained) {
   EXPECT_ANY_THROW(loss.backward());
   const at::Tensor linear = model(rows(3)).sum();  // whose own graph keeps nothing that could be gone
   linear.backward();
-  EXPECT_THROW(linear.backward(), InvalidArgument);
+  EXPECT_THROW(linear.backward(), InvalidArgumentError);
   const at::Tensor again = model(rows(3)).sum();
-  EXPECT_THROW(torch::autograd::grad({again}, {net->weight}, {}, {}, true), InvalidArgument);
+  EXPECT_THROW(torch::autograd::grad({again}, {net->weight}, {}, {}, true), InvalidArgumentError);
 }
 
 TEST_F(ReplicaThreadsTest, AParameterThatChangedBeforeBackwardIsFound) {
@@ -244,7 +244,7 @@ TORCH_MODULE(Two);
 std::string refusal(const std::function<void()>& action) {
   try {
     action();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return error.what();
   }
   return "nothing was refused";

@@ -27,7 +27,7 @@ TEST(AverageGradients, RefusesWhatCannotBeAveraged) {
   run_all(1, [](Communicator& communicator) {
     at::Tensor flags = at::zeros({2});
     flags.mutable_grad() = at::sparse_coo_tensor(at::zeros({1, 1}, at::kLong), at::ones({1}), {2});
-    EXPECT_THROW(average_gradients({flags}, communicator), InvalidArgument);
+    EXPECT_THROW(average_gradients({flags}, communicator), InvalidArgumentError);
   });
 }
 

@@ -100,7 +100,7 @@ TEST_F(BesideAverages, ABufferThatWasCastIsRefusedByName) {
     try {
       model(numbers(6, 4, 1));
       ADD_FAILURE() << "the cast went unseen";
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       EXPECT_NE(std::string(error.what()).find("'norm.running_mean' Double [4] was Float [4]"),
                 std::string::npos)
           << error.what();

@@ -24,11 +24,11 @@ class Recorder : public GradientHook {
   std::string describe() const override { return "recorder " + setting; }
   void check(std::span<const GradientPart> parameters) const override {
     for (const GradientPart& part : parameters) {
-      if (part.name == refused) throw InvalidArgument("the recorder refuses " + part.name, {});
+      if (part.name == refused) throw InvalidArgumentError("the recorder refuses " + part.name, {});
     }
   }
   void check(const OptimizerTraits& optimizer) const override {
-    if (optimizer.has_momentum) throw InvalidArgument(optimizer.name + " has momentum", {});
+    if (optimizer.has_momentum) throw InvalidArgumentError(optimizer.name + " has momentum", {});
   }
   void average(const GradientBucket& bucket, Communicator& communicator) override {
     indices.push_back(bucket.index);
@@ -257,20 +257,20 @@ TEST_F(Hooks, ThatDoNotSuitAreRefused) {
     auto options = small_buckets();
     options.hook = recorder;
     recorder->refused = "second.bias";
-    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgument);
+    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgumentError);
     recorder->refused.clear();
     options.find_unused_parameters = true;
-    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgument);
+    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgumentError);
     options.find_unused_parameters = false;
     options.wire = Wire::int8;
-    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgument);
+    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgumentError);
     options.wire.reset();
 
     DistributedDataParallel model(Chain(0), communicator, options);
-    EXPECT_THROW(model.set_loss_scale(0), InvalidArgument);
-    EXPECT_THROW(model.set_loss_scale(std::nanf("")), InvalidArgument);
+    EXPECT_THROW(model.set_loss_scale(0), InvalidArgumentError);
+    EXPECT_THROW(model.set_loss_scale(std::nanf("")), InvalidArgumentError);
     model.check(torch::optim::SGD(model.parameters(), 0.1));
-    EXPECT_THROW(model.check(torch::optim::Adam(model.parameters())), InvalidArgument);
+    EXPECT_THROW(model.check(torch::optim::Adam(model.parameters())), InvalidArgumentError);
   });
 }
 

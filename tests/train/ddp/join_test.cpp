@@ -355,14 +355,14 @@ TEST_F(Joining, WhatIsForgottenIsAnErrorOnAllRanks) {
   run_all(1, [&](Communicator& communicator) {
     DistributedDataParallel model(Chain(1), communicator);
     auto join = model.join(JoinMode::divide_by_all);
-    EXPECT_THROW(join.step(-1), InvalidArgument);
-    EXPECT_THROW(join.finish({}), InvalidArgument);
-    EXPECT_THROW(static_cast<void>(model.join(JoinMode::divide_by_all)), InvalidArgument);
+    EXPECT_THROW(join.step(-1), InvalidArgumentError);
+    EXPECT_THROW(join.finish({}), InvalidArgumentError);
+    EXPECT_THROW(static_cast<void>(model.join(JoinMode::divide_by_all)), InvalidArgumentError);
     join.step(4);
-    EXPECT_THROW(join.step(4), InvalidArgument);
+    EXPECT_THROW(join.step(4), InvalidArgumentError);
     backward(model);
     join.finish([] {});
-    EXPECT_THROW(join.step(4), InvalidArgument);
+    EXPECT_THROW(join.step(4), InvalidArgumentError);
   });
 }
 

@@ -92,7 +92,7 @@ std::optional<std::vector<at::Tensor>> train_with(const Features& features) {
       model.emplace(Mixed(features), communicator, options_of(features));
       model->set_loss_scale(scale);
       if (makes_steps && features.contains("clip")) clip_gradients(model->parameters(), 0.1);
-    } catch (const InvalidArgument&) {
+    } catch (const InvalidArgumentError&) {
       is_refused = true;
       return;
     }

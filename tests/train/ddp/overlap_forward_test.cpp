@@ -173,9 +173,9 @@ TEST_F(OverlapForward, AnOptimizerBesideItFindsNothingToDo) {
       loss_of(alone, communicator.rank(), step).backward();
     }
     EXPECT_EQ(bits(model.parameters()), bits(alone.parameters()));
-    EXPECT_THROW(model.check(beside), InvalidArgument);
-    EXPECT_THROW(model.set_loss_scale(2), InvalidArgument);
-    EXPECT_THROW(clip_gradients(net->parameters(), 1), InvalidArgument);
+    EXPECT_THROW(model.check(beside), InvalidArgumentError);
+    EXPECT_THROW(model.set_loss_scale(2), InvalidArgumentError);
+    EXPECT_THROW(clip_gradients(net->parameters(), 1), InvalidArgumentError);
   });
 }
 
@@ -255,7 +255,7 @@ TEST_F(OverlapForward, WhatDoesNotGoTogetherIsRefused) {
       change(options);
       try {
         DistributedDataParallel model(Chain(0), communicator, options);
-      } catch (const InvalidArgument& error) {
+      } catch (const InvalidArgumentError& error) {
         const std::string who = "DistributedDataParallel: rank 0: ";
         EXPECT_EQ(std::string(error.what()).find(who), 0u) << error.what();
         return std::string(error.what()).substr(who.size());

@@ -73,7 +73,7 @@ TEST_F(Passes, ALossWithoutTheOutputThatMissesAParameterIsAnErrorAtOnce) {
       try {
         model->penalty.backward();
         ADD_FAILURE() << "nobody misses the gradient of 'used.weight'";
-      } catch (const InvalidArgument& error) {
+      } catch (const InvalidArgumentError& error) {
         EXPECT_NE(std::string(error.what()).find("'used.weight', 'used.bias'"), std::string::npos)
             << error.what();
       }
@@ -156,7 +156,7 @@ TEST_F(Passes, CheckpointedLayersWithAParameterThatGetsNoGradientAreAnErrorAtOnc
     try {
       output.square().sum().backward();
       ADD_FAILURE() << "nobody misses the gradient of 'idle.weight'";
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       EXPECT_NE(std::string(error.what()).find("'idle.weight', 'idle.bias'"), std::string::npos)
           << error.what();
     }
@@ -249,7 +249,7 @@ TEST_F(Aborts, WhatOneRankRefusesTheOthersAreTold) {
       const auto without_the_first = [&] {
         (model->third->weight.sum() + model->third->bias.sum()).backward();
       };
-      EXPECT_NE(error_of<InvalidArgument>(without_the_first).find("has no gradient for 'first.weight'"),
+      EXPECT_NE(error_of<InvalidArgumentError>(without_the_first).find("has no gradient for 'first.weight'"),
                 std::string::npos);
     } else {
       const std::string error = error_of<AbortedError>([&] { model(numbers(6, 8, 1)).sum().backward(); });

@@ -84,7 +84,7 @@ TEST_F(Unused, WhatNoSyncUsedCounts) {
 TEST_F(Unused, IsAnErrorThatNamesTheParameterWithoutTheOption) {
   const auto errors = run_ranks(2, [](Communicator& communicator) {
     DistributedDataParallel model(Branching(), communicator, small_buckets());
-    EXPECT_THROW(model(numbers(6, 8, 1), false).sum().backward(), InvalidArgument);
+    EXPECT_THROW(model(numbers(6, 8, 1), false).sum().backward(), InvalidArgumentError);
     // And again: the ranks' gradients no longer belong together.
     model(numbers(6, 8, 1), true);
   });
@@ -167,7 +167,7 @@ TEST_F(Failing, NothingToTrainIsRefused) {
     for (at::Tensor& parameter : chain->parameters()) parameter.set_requires_grad(false);
     const DistributedDataParallel model(chain, communicator);
   });
-  EXPECT_THROW(std::rethrow_exception(errors[0]), InvalidArgument);
+  EXPECT_THROW(std::rethrow_exception(errors[0]), InvalidArgumentError);
 }
 
 TEST_F(Failing, ALostRankEndsBackwardOnTheOthers) {

@@ -74,7 +74,7 @@ TEST_F(Unusual, TheNewestOfTwoOnOneParameterAveragesIt) {
     try {
       older(numbers(6, 8, 1));
       ADD_FAILURE() << "the older one still works";
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       EXPECT_NE(std::string(error.what()).find("another DistributedDataParallel was made for 'first.weight'"),
                 std::string::npos)
           << error.what();
@@ -141,7 +141,7 @@ TEST_F(Unusual, AThawedLayerIsAnErrorUntilItIsWrappedAnew) {
     DistributedDataParallel head(chain, communicator);
     squares(head(numbers(6, 8, communicator.rank())), numbers(6, 4, 9)).backward();
     chain->first->weight.set_requires_grad(true);
-    EXPECT_THROW(head(numbers(6, 8, 1)), InvalidArgument);
+    EXPECT_THROW(head(numbers(6, 8, 1)), InvalidArgumentError);
     DistributedDataParallel all(chain, communicator);
     all(numbers(6, 8, communicator.rank())).sum().backward();
     EXPECT_TRUE(same_everywhere(communicator, bits({chain->first->weight.grad()})));
@@ -165,15 +165,15 @@ TEST_F(Unusual, TrainingUnderEvalIsTrainingToo) {
     train(at::kFloat);
     EXPECT_TRUE(same_everywhere(communicator, bits({chain->third->weight.grad()})));
     weight.set_requires_grad(true);
-    EXPECT_THROW(train(at::kFloat), InvalidArgument) << "a thawed layer";
+    EXPECT_THROW(train(at::kFloat), InvalidArgumentError) << "a thawed layer";
     model(numbers(6, 8, 1));
-    EXPECT_THROW(model.prepare_backward({}, false), InvalidArgument) << "it cannot see the outputs";
+    EXPECT_THROW(model.prepare_backward({}, false), InvalidArgumentError) << "it cannot see the outputs";
     weight.set_requires_grad(false);
     train(at::kFloat);
     EXPECT_TRUE(same_everywhere(communicator, bits({chain->third->weight.grad()})));
     chain->zero_grad();
     chain->to(at::kDouble);
-    EXPECT_THROW(train(at::kDouble), InvalidArgument) << "cast";
+    EXPECT_THROW(train(at::kDouble), InvalidArgumentError) << "cast";
   });
 }
 
@@ -185,13 +185,13 @@ TEST_F(Unusual, AParameterRegisteredSinceIsAnError) {
     try {
       old(numbers(6, 8, 1));
       ADD_FAILURE() << "nobody misses the gradients of 'bypass'";
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       EXPECT_NE(std::string(error.what()).find("'bypass.weight' was registered after"), std::string::npos)
           << error.what();
     }
     chain->unregister_module("bypass");
     chain->replace_module("third", torch::nn::Linear(16, 4));
-    EXPECT_THROW(old(numbers(6, 8, 1)), InvalidArgument);
+    EXPECT_THROW(old(numbers(6, 8, 1)), InvalidArgumentError);
     // What is frozen, or nobody trains, needs no averages.
     chain->replace_module("third", chain->third.ptr());
     chain->register_parameter("scale", at::ones({1}), false);

@@ -91,8 +91,9 @@ TEST(Grid, TheNormIsThatOfTheWholeModel) {
     EXPECT_NEAR(parameters[0].grad()[0].item().toDouble(), own * 2 / norm, 1e-12);
     EXPECT_NEAR(parameters[1].grad()[2].item().toDouble(), alike * 2 / norm, 1e-12);
     EXPECT_FALSE(parameters[2].grad().defined());
-    EXPECT_THROW(grid.clip_gradients(parameters, 0), InvalidArgument);
-    EXPECT_THROW(grid.clip_gradients(parameters, std::numeric_limits<double>::infinity()), InvalidArgument);
+    EXPECT_THROW(grid.clip_gradients(parameters, 0), InvalidArgumentError);
+    EXPECT_THROW(grid.clip_gradients(parameters, std::numeric_limits<double>::infinity()),
+                 InvalidArgumentError);
   });
 }
 

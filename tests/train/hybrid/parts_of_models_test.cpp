@@ -21,12 +21,12 @@
 namespace kolo::test::hybrid {
 namespace {
 
-/// What `action` throws as InvalidArgument or MismatchError; empty for nothing.
+/// What `action` throws as InvalidArgumentError or MismatchError; empty for nothing.
 template <typename Action>
 std::string refusal_by(const Action& action) {
   try {
     action();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return error.what();
   } catch (const MismatchError& error) {
     return error.what();

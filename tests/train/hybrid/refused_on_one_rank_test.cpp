@@ -43,7 +43,7 @@ void expect_refusal_of_one(const std::string& said, const std::function<void(Com
         std::string text = "nothing was refused";
         try {
           make(communicator, communicator.rank() == 1);
-        } catch (const InvalidArgument& error) {
+        } catch (const InvalidArgumentError& error) {
           text = error.what();
         }
         EXPECT_NE(text.find("rank 1: "), std::string::npos) << text;

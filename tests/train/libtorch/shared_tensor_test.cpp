@@ -66,10 +66,10 @@ TEST(SharedTensor, MovingTakesValuesAndViewsAlong) {
 }
 
 TEST(SharedTensor, RefusesWhatHasNoDenseMemoryHere) {
-  EXPECT_THROW(shared_like(at::Tensor()), InvalidArgument);
-  EXPECT_THROW(move_to_shared_memory(at::Tensor()), InvalidArgument);
-  EXPECT_THROW(move_to_shared_memory(at::eye(3).to_sparse()), InvalidArgument);
-  EXPECT_THROW(shared_empty({3}, at::TensorOptions(at::kMeta)), InvalidArgument);
+  EXPECT_THROW(shared_like(at::Tensor()), InvalidArgumentError);
+  EXPECT_THROW(move_to_shared_memory(at::Tensor()), InvalidArgumentError);
+  EXPECT_THROW(move_to_shared_memory(at::eye(3).to_sparse()), InvalidArgumentError);
+  EXPECT_THROW(shared_empty({3}, at::TensorOptions(at::kMeta)), InvalidArgumentError);
 }
 
 TEST(SharedTensor, AModuleMovesAndTrainsOn) {

@@ -26,7 +26,7 @@ static_assert(!std::is_constructible_v<BorrowedConstBuffer, at::Tensor>);
 std::string refusal_of(const std::function<void()>& call) {
   try {
     call();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return error.what();
   }
   return "";

@@ -89,7 +89,7 @@ TEST(ActivationCheckpoint, IsComputedAnewInTheFormatOfTheFirstTime) {
 TEST(ActivationCheckpoint, SecondDerivativeIsRefused) {
   const at::Tensor x = numbers(2, 3, 1).set_requires_grad(true);
   const at::Tensor y = checkpoint([](const at::Tensor& in) { return in.square(); }, x);
-  EXPECT_THROW(y.sum().backward({}, c10::nullopt, true), InvalidArgument);
+  EXPECT_THROW(y.sum().backward({}, c10::nullopt, true), InvalidArgumentError);
 }
 
 }  // namespace

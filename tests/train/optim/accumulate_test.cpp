@@ -44,12 +44,12 @@ TEST(Accumulate, EqualsOneLargeBatch) {
 
 TEST(Accumulate, RefusesUnequalParts) {
   EXPECT_EQ(samples_per_part(8192, 4, 8), 256);
-  EXPECT_THROW(samples_per_part(256, 3, 1), InvalidArgument);
-  EXPECT_THROW(samples_per_part(0, 1, 1), InvalidArgument);
+  EXPECT_THROW(samples_per_part(256, 3, 1), InvalidArgumentError);
+  EXPECT_THROW(samples_per_part(0, 1, 1), InvalidArgumentError);
   try {
     samples_per_part(256, 4, 3);
     ADD_FAILURE();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     EXPECT_STREQ(error.what(), "a batch of 256 cannot be shared by 4 ranks and accumulated in 3 equal parts");
   }
   run_all(1, [&](Communicator& communicator) {
@@ -60,14 +60,14 @@ TEST(Accumulate, RefusesUnequalParts) {
       return at::Tensor();
     };
     const at::Tensor ten = at::zeros({10, 8}), nine = at::zeros({9, 8});
-    EXPECT_THROW(accumulate(model, {ten}, 3, count), InvalidArgument);
-    EXPECT_THROW(accumulate(model, {ten}, 0, count), InvalidArgument);
-    EXPECT_THROW(accumulate(model, {ten, nine}, 1, count), InvalidArgument);
-    EXPECT_THROW(accumulate(model, {}, 1, count), InvalidArgument);
-    EXPECT_THROW(accumulate(model, {at::zeros({})}, 1, count), InvalidArgument);
+    EXPECT_THROW(accumulate(model, {ten}, 3, count), InvalidArgumentError);
+    EXPECT_THROW(accumulate(model, {ten}, 0, count), InvalidArgumentError);
+    EXPECT_THROW(accumulate(model, {ten, nine}, 1, count), InvalidArgumentError);
+    EXPECT_THROW(accumulate(model, {}, 1, count), InvalidArgumentError);
+    EXPECT_THROW(accumulate(model, {at::zeros({})}, 1, count), InvalidArgumentError);
     EXPECT_EQ(calls, 0) << "nothing is computed before";
     EXPECT_THROW(accumulate(model, {ten}, 2, [&](const Batch& part) { return model(part[0]); }),
-                 InvalidArgument);
+                 InvalidArgumentError);
   });
 }
 

@@ -68,7 +68,7 @@ TEST(ClipGradients, InfiniteOnesStayAsTheyAre) {
 TEST(ClipGradients, RefusesLimitsThatAreNone) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double limit : {0.0, -1.0, infinity, std::nan("")})
-    EXPECT_THROW(clip_gradients({}, limit), InvalidArgument);
+    EXPECT_THROW(clip_gradients({}, limit), InvalidArgumentError);
   EXPECT_EQ(clip_gradients({}, 1), 0);
 }
 

@@ -205,19 +205,19 @@ TEST(LayerNorms, SchedulesAndHooksKnowThem) {
 
 TEST(LayerNorms, RefuseWhatTheyCannotDo) {
   const Parameters parameters = {weights_of(doubles(2, 3, 1))};
-  EXPECT_THROW(LARS(parameters, LARSOptions(-1)), InvalidArgument);
-  EXPECT_THROW(LARS(parameters, LARSOptions(1).momentum(1)), InvalidArgument);
-  EXPECT_THROW(LARS(parameters, LARSOptions(1).trust_coefficient(-1)), InvalidArgument);
-  EXPECT_THROW(LAMB(parameters, LAMBOptions(NAN)), InvalidArgument);
-  EXPECT_THROW(LAMB(parameters, LAMBOptions(1).betas({0.9, 1})), InvalidArgument);
-  EXPECT_THROW(LAMB(parameters, LAMBOptions(1).weight_decay(-1)), InvalidArgument);
+  EXPECT_THROW(LARS(parameters, LARSOptions(-1)), InvalidArgumentError);
+  EXPECT_THROW(LARS(parameters, LARSOptions(1).momentum(1)), InvalidArgumentError);
+  EXPECT_THROW(LARS(parameters, LARSOptions(1).trust_coefficient(-1)), InvalidArgumentError);
+  EXPECT_THROW(LAMB(parameters, LAMBOptions(NAN)), InvalidArgumentError);
+  EXPECT_THROW(LAMB(parameters, LAMBOptions(1).betas({0.9, 1})), InvalidArgumentError);
+  EXPECT_THROW(LAMB(parameters, LAMBOptions(1).weight_decay(-1)), InvalidArgumentError);
   for (const auto& [name, make] : both()) {
     const at::Tensor first = weights_of(doubles(2, 3, 1)), table = weights_of(doubles(2, 3, 1));
     first.mutable_grad() = doubles(2, 3, 2);
     table.mutable_grad() = doubles(2, 3, 2).to_sparse();
-    EXPECT_THROW(make({first, table}, {})->step(), InvalidArgument) << name;
+    EXPECT_THROW(make({first, table}, {})->step(), InvalidArgumentError) << name;
     table.mutable_grad() = doubles(2, 3, 2);
-    EXPECT_THROW(make({first, table}, [](Values& squares) { squares.clear(); })->step(), InvalidArgument)
+    EXPECT_THROW(make({first, table}, [](Values& squares) { squares.clear(); })->step(), InvalidArgumentError)
         << name;
     EXPECT_TRUE(at::equal(first, doubles(2, 3, 1))) << name << ": a parameter has moved";
   }

@@ -155,12 +155,12 @@ TEST(OneBitAdamRefuses, StepsOfTheWarmUpWithoutAverages) {
     {
       const auto guard = model.no_sync();
       loss_of(model, communicator.rank()).backward();
-      EXPECT_THROW(optimizer.step(), InvalidArgument);
+      EXPECT_THROW(optimizer.step(), InvalidArgumentError);
     }
     EXPECT_EQ(bits(model.parameters()), before);
     loss_of(model, communicator.rank()).backward();  // the sum of both
     optimizer.step();
-    EXPECT_THROW(optimizer.step(), InvalidArgument);
+    EXPECT_THROW(optimizer.step(), InvalidArgumentError);
   });
 }
 
@@ -221,7 +221,7 @@ TEST(OneBitAdamRefuses, MomentsOfOtherShapes) {
     from.step();
     std::stringstream file;
     torch::save(from, file);
-    EXPECT_THROW(torch::load(to, file), InvalidArgument);
+    EXPECT_THROW(torch::load(to, file), InvalidArgumentError);
   });
 }
 

@@ -102,7 +102,7 @@ TEST(SparseAdam, RefusesWhatReachesEveryRow) {
     SparseAdam optimizer({bias, table}, options);
     bias.mutable_grad() = start;
     table.mutable_grad() = sparse_gradient(6, 1);
-    EXPECT_THROW(optimizer.step(), InvalidArgument);
+    EXPECT_THROW(optimizer.step(), InvalidArgumentError);
     EXPECT_TRUE(at::equal(bias, start)) << "a parameter has moved";
     EXPECT_TRUE(table.grad().is_sparse());
   }

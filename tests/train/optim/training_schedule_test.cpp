@@ -87,25 +87,26 @@ TEST(TrainingSchedule, OneCycleIsPyTorchs) {
 TEST(TrainingSchedule, RefusesWhatMakesNoSense) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const ScheduleSteps ten{.total = 10};
-  EXPECT_THROW(TrainingSchedule::constant(0.1, {}), InvalidArgument);
-  EXPECT_THROW(TrainingSchedule::cosine(-0.1, ten), InvalidArgument);
-  EXPECT_THROW(TrainingSchedule::cosine(0.1, ten, nan), InvalidArgument);
-  EXPECT_THROW(TrainingSchedule::triangular(0, 1, 0, ten), InvalidArgument);
+  EXPECT_THROW(TrainingSchedule::constant(0.1, {}), InvalidArgumentError);
+  EXPECT_THROW(TrainingSchedule::cosine(-0.1, ten), InvalidArgumentError);
+  EXPECT_THROW(TrainingSchedule::cosine(0.1, ten, nan), InvalidArgumentError);
+  EXPECT_THROW(TrainingSchedule::triangular(0, 1, 0, ten), InvalidArgumentError);
   for (const std::vector<std::uint64_t>& milestones :
        std::vector<std::vector<std::uint64_t>>{{0}, {10}, {5, 5}, {6, 3}})
-    EXPECT_THROW(TrainingSchedule::multi_step(0.1, ten, milestones, 0.1), InvalidArgument);
-  EXPECT_THROW(TrainingSchedule::multi_step(0.1, {.total = 10, .warm_up = 5}, {4}, 0.1), InvalidArgument);
-  EXPECT_THROW((OneCycle{.highest_rate = 0.1, .steps = ten, .rise = 1}.rate()), InvalidArgument);
-  EXPECT_THROW((OneCycle{.highest_rate = 0.1, .steps = ten, .last_divisor = 0}.rate()), InvalidArgument);
+    EXPECT_THROW(TrainingSchedule::multi_step(0.1, ten, milestones, 0.1), InvalidArgumentError);
+  EXPECT_THROW(TrainingSchedule::multi_step(0.1, {.total = 10, .warm_up = 5}, {4}, 0.1),
+               InvalidArgumentError);
+  EXPECT_THROW((OneCycle{.highest_rate = 0.1, .steps = ten, .rise = 1}.rate()), InvalidArgumentError);
+  EXPECT_THROW((OneCycle{.highest_rate = 0.1, .steps = ten, .last_divisor = 0}.rate()), InvalidArgumentError);
   EXPECT_THROW((OneCycle{.highest_rate = 0.1, .steps = ten, .highest_momentum = 1}.momentum()),
-               InvalidArgument);
-  EXPECT_THROW((OneCycle{.highest_rate = 0.1}.momentum()), InvalidArgument);
-  EXPECT_THROW(TrainingSchedule(ten, [](std::uint64_t) { return -1.0; })(0), InvalidArgument);
-  EXPECT_THROW(TrainingSchedule(ten, nullptr), InvalidArgument);
+               InvalidArgumentError);
+  EXPECT_THROW((OneCycle{.highest_rate = 0.1}.momentum()), InvalidArgumentError);
+  EXPECT_THROW(TrainingSchedule(ten, [](std::uint64_t) { return -1.0; })(0), InvalidArgumentError);
+  EXPECT_THROW(TrainingSchedule(ten, nullptr), InvalidArgumentError);
   try {
     TrainingSchedule::cosine(0.1, {.total = 10, .warm_up = 10});
     ADD_FAILURE();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     EXPECT_STREQ(error.what(), "a schedule of 10 steps is not longer than its warm-up of 10");
   }
 }
@@ -114,8 +115,8 @@ TEST(ScaledRate, FollowsTheBatch) {
   EXPECT_DOUBLE_EQ(scaled_rate(0.1, 8192, 256, RateScaling::linear), 3.2);
   EXPECT_DOUBLE_EQ(scaled_rate(0.1, 4096, 256, RateScaling::square_root), 0.4);
   EXPECT_DOUBLE_EQ(scaled_rate(0.1, 8192, 256, RateScaling::none), 0.1);
-  EXPECT_THROW(scaled_rate(0.1, 0, 256, RateScaling::linear), InvalidArgument);
-  EXPECT_THROW(scaled_rate(-0.1, 256, 256, RateScaling::none), InvalidArgument);
+  EXPECT_THROW(scaled_rate(0.1, 0, 256, RateScaling::linear), InvalidArgumentError);
+  EXPECT_THROW(scaled_rate(-0.1, 256, 256, RateScaling::none), InvalidArgumentError);
 }
 
 template <typename Optimizer, typename Options>
@@ -139,13 +140,13 @@ TEST(LearningRate, ReachesAllGroupsOfEachOptimizer) {
     set_learning_rate(*optimizer, 0.25, {1, 0.5});
     EXPECT_EQ(optimizer->param_groups()[0].options().get_lr(), 0.25);
     EXPECT_EQ(optimizer->param_groups()[1].options().get_lr(), 0.125);
-    EXPECT_THROW(set_learning_rate(*optimizer, -1), InvalidArgument);
-    EXPECT_THROW(set_learning_rate(*optimizer, 1, {1, -1}), InvalidArgument);
-    EXPECT_THROW(set_learning_rate(*optimizer, 1, {1}), InvalidArgument);
+    EXPECT_THROW(set_learning_rate(*optimizer, -1), InvalidArgumentError);
+    EXPECT_THROW(set_learning_rate(*optimizer, 1, {1, -1}), InvalidArgumentError);
+    EXPECT_THROW(set_learning_rate(*optimizer, 1, {1}), InvalidArgumentError);
     EXPECT_EQ(optimizer->param_groups()[0].options().get_lr(), 0.25) << "an error changes nothing";
     if (optimizer != adagrad.get()) set_momentum(*optimizer, 0.75);
-    EXPECT_THROW(set_momentum(*optimizer, 1), InvalidArgument);
-    EXPECT_THROW(set_momentum(*optimizer, 0), InvalidArgument);
+    EXPECT_THROW(set_momentum(*optimizer, 1), InvalidArgumentError);
+    EXPECT_THROW(set_momentum(*optimizer, 0), InvalidArgumentError);
   }
   for (auto& group : sgd->param_groups())
     EXPECT_EQ(static_cast<SGDOptions&>(group.options()).momentum(), 0.75);
@@ -156,8 +157,8 @@ TEST(LearningRate, ReachesAllGroupsOfEachOptimizer) {
       EXPECT_EQ(static_cast<AdamOptions&>(group.options()).betas(), std::tuple(0.75, 0.999));
   for (auto& group : adamw->param_groups())
     EXPECT_EQ(static_cast<AdamWOptions&>(group.options()).betas(), std::tuple(0.75, 0.999));
-  EXPECT_THROW(set_momentum(*adagrad, 0.5), InvalidArgument);
-  EXPECT_THROW(set_momentum(*of_two_groups<SGD>(SGDOptions(1)), 0.5), InvalidArgument) << "made without";
+  EXPECT_THROW(set_momentum(*adagrad, 0.5), InvalidArgumentError);
+  EXPECT_THROW(set_momentum(*of_two_groups<SGD>(SGDOptions(1)), 0.5), InvalidArgumentError) << "made without";
 }
 
 /// A schedule as a scheduler of libtorch.

@@ -82,26 +82,27 @@ TEST(Partition, RefusesCostsThatHaveNoBestCut) {
   for (const double seconds : {-1.0, infinity, std::numeric_limits<double>::quiet_NaN()}) {
     std::vector<LayerCost> layers(3);
     layers[1].forward_s = seconds;
-    EXPECT_THROW(partition(layers, 2), InvalidArgument) << seconds;
+    EXPECT_THROW(partition(layers, 2), InvalidArgumentError) << seconds;
     layers[1] = {.backward_s = seconds};
-    EXPECT_THROW(partition(layers, 2), InvalidArgument) << seconds;
-    EXPECT_THROW(partition(std::vector<LayerCost>(3), 2, {.latency_s = seconds}), InvalidArgument) << seconds;
+    EXPECT_THROW(partition(layers, 2), InvalidArgumentError) << seconds;
+    EXPECT_THROW(partition(std::vector<LayerCost>(3), 2, {.latency_s = seconds}), InvalidArgumentError)
+        << seconds;
   }
-  EXPECT_THROW(partition(std::vector<LayerCost>(3), 2, {.bytes_per_second = 0}), InvalidArgument);
+  EXPECT_THROW(partition(std::vector<LayerCost>(3), 2, {.bytes_per_second = 0}), InvalidArgumentError);
 }
 
 TEST(StageSeconds, RefusesWhatIsNoStage) {
   const std::vector<LayerCost> layers(3);
-  EXPECT_THROW(stage_seconds(layers, -1, 2), InvalidArgument);
-  EXPECT_THROW(stage_seconds(layers, 2, 2), InvalidArgument);
-  EXPECT_THROW(stage_seconds(layers, 2, 4), InvalidArgument);
+  EXPECT_THROW(stage_seconds(layers, -1, 2), InvalidArgumentError);
+  EXPECT_THROW(stage_seconds(layers, 2, 2), InvalidArgumentError);
+  EXPECT_THROW(stage_seconds(layers, 2, 4), InvalidArgumentError);
   EXPECT_EQ(stage_seconds(layers, 0, 3), 0);
 }
 
 TEST(Partition, RefusesMoreStagesThanLayers) {
   const std::vector<LayerCost> layers(3);
-  EXPECT_THROW(partition(layers, 4), InvalidArgument);
-  EXPECT_THROW(partition(layers, 0), InvalidArgument);
+  EXPECT_THROW(partition(layers, 4), InvalidArgumentError);
+  EXPECT_THROW(partition(layers, 0), InvalidArgumentError);
   EXPECT_EQ(partition(layers, 3).borders, (std::vector<std::int64_t>{1, 2}));
 }
 
@@ -134,8 +135,8 @@ TEST(MeasuredLayers, MayTakeIntegersAndWantAtLeastOne) {
   const std::vector<LayerCost> costs = measure_layers(net, at::arange(5, at::kLong), 1);
   EXPECT_EQ(costs[0].output_bytes, 60U);
   EXPECT_GT(costs[0].backward_s, 0);
-  EXPECT_THROW(measure_layers(torch::nn::Sequential(), numbers(1, 1, 1)), InvalidArgument);
-  EXPECT_THROW(measure_layers(net, at::arange(5, at::kLong), 0), InvalidArgument);
+  EXPECT_THROW(measure_layers(torch::nn::Sequential(), numbers(1, 1, 1)), InvalidArgumentError);
+  EXPECT_THROW(measure_layers(net, at::arange(5, at::kLong), 0), InvalidArgumentError);
 }
 
 }  // namespace

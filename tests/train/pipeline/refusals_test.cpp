@@ -27,7 +27,7 @@ template <typename Action>
 std::string refusal_of(const Action& action) {
   try {
     action();
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     return error.what();
   } catch (const MismatchError& error) {
     return error.what();

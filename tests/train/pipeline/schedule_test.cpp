@@ -177,7 +177,7 @@ TEST(PipelineSchedules, ShapesThatCannotBeAreRefused) {
   EXPECT_NE(problem_of_shape({interleaved, 4, 6, 2}).find("6 is no multiple"), std::string::npos);
   for (const std::string& name : pipeline_schedule_names())
     EXPECT_EQ(pipeline_schedule_names()[static_cast<std::size_t>(parse_pipeline_schedule(name))], name);
-  EXPECT_THROW(parse_pipeline_schedule("waterfall"), InvalidArgument);
+  EXPECT_THROW(parse_pipeline_schedule("waterfall"), InvalidArgumentError);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST(ServerRefusals, RanksThatDoNotComeAreNamed) {
 
 TEST(ServerRefusals, AStoreThatARankServesIsRefused) {
   // A process of no launcher has a store in its own memory.
-  EXPECT_THROW(parameter_server_store(Launch{}, std::chrono::seconds(1)), InvalidArgument);
+  EXPECT_THROW(parameter_server_store(Launch{}, std::chrono::seconds(1)), InvalidArgumentError);
 }
 
 }  // namespace

@@ -143,12 +143,12 @@ TEST(ServerTables, WhatIsNoRowIsRefused) {
       return;
     }
     ParameterServerClient client(store, rank, 2, model, options);
-    EXPECT_THROW(client.pull_rows("layer.weight", at::arange(1, at::kLong)), InvalidArgument);
-    EXPECT_THROW(client.pull_rows("words.weight", at::tensor({11}, at::kLong)), InvalidArgument);
+    EXPECT_THROW(client.pull_rows("layer.weight", at::arange(1, at::kLong)), InvalidArgumentError);
+    EXPECT_THROW(client.pull_rows("words.weight", at::tensor({11}, at::kLong)), InvalidArgumentError);
     try {
       client.pull_rows("words.weight", at::tensor({3, -1}, at::kLong));
       ADD_FAILURE() << "row -1 was pulled";
-    } catch (const InvalidArgument& error) {
+    } catch (const InvalidArgumentError& error) {
       EXPECT_NE(std::string(error.what()).find("row -1 was asked for"), std::string::npos) << error.what();
     }
     client.pull();  // and it goes on

@@ -96,9 +96,9 @@ TEST(SplitDropout, RanksOfAGroupDropTheSameWhateverOneHasDrawnAlone) {
 
 TEST(SplitDropout, RefusesWhatCannotBe) {
   const at::Tensor x = at::ones({4, 4});
-  EXPECT_THROW(split_dropout(x, 1), InvalidArgument);
-  EXPECT_THROW(split_dropout(x, -0.1), InvalidArgument);
-  EXPECT_THROW(split_dropout(x, 0.5, split_of(0, 9, 0, 2)), InvalidArgument);
+  EXPECT_THROW(split_dropout(x, 1), InvalidArgumentError);
+  EXPECT_THROW(split_dropout(x, -0.1), InvalidArgumentError);
+  EXPECT_THROW(split_dropout(x, 0.5, split_of(0, 9, 0, 2)), InvalidArgumentError);
 }
 
 }  // namespace

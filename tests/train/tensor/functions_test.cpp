@@ -43,9 +43,9 @@ TEST(Slices, FollowEachOtherAndDifferByOne) {
   EXPECT_EQ(slice_of(10, 3, 4), (Slice{8, 2}));
   EXPECT_EQ(slice_of(2, 3, 4), (Slice{2, 0}));
   EXPECT_EQ(slice_lengths(8, 2), (std::vector<std::int64_t>{4, 4}));
-  EXPECT_THROW(slice_of(-1, 0, 2), InvalidArgument);
-  EXPECT_THROW(slice_of(4, 2, 2), InvalidArgument);
-  EXPECT_THROW(slice_lengths(4, 0), InvalidArgument);
+  EXPECT_THROW(slice_of(-1, 0, 2), InvalidArgumentError);
+  EXPECT_THROW(slice_of(4, 2, 2), InvalidArgumentError);
+  EXPECT_THROW(slice_lengths(4, 0), InvalidArgumentError);
 }
 
 TEST(TensorFunctions, CopyAndReduceAreEachOthersGradients) {
@@ -105,10 +105,10 @@ TEST(TensorFunctions, AllToAllExchangesTheDimensionThatIsWhole) {
 TEST(TensorFunctions, RefuseWhatTheyCannotDo) {
   run_all(2, [](Communicator& group) {
     const at::Tensor x = at::ones({4, 4}).set_requires_grad(true);
-    EXPECT_THROW(gather_sequence(x, 0, group, 12), InvalidArgument);
-    EXPECT_THROW(all_to_all(x, 1, -1, group), InvalidArgument);
+    EXPECT_THROW(gather_sequence(x, 0, group, 12), InvalidArgumentError);
+    EXPECT_THROW(all_to_all(x, 1, -1, group), InvalidArgumentError);
     const at::Tensor loss = copy_to_group(x, group).square().sum();
-    EXPECT_THROW(loss.backward({}, {}, true), InvalidArgument);
+    EXPECT_THROW(loss.backward({}, {}, true), InvalidArgumentError);
   });
 }
 

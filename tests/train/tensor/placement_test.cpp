@@ -94,7 +94,7 @@ TEST(TensorParallelParameters, NormsAreThoseOfTheWholeModel) {
       for (std::size_t i = 0; i < gradients.size(); ++i)
         EXPECT_TRUE(at::allclose(model->parameters()[i].grad(), gradients[i] / 2)) << i;
       EXPECT_NEAR(std::sqrt(tensor_parallel_squared_norm(*model, group)), norm / 2, 1e-4);
-      EXPECT_THROW(clip_tensor_parallel_gradients(*model, 0, group), InvalidArgument);
+      EXPECT_THROW(clip_tensor_parallel_gradients(*model, 0, group), InvalidArgumentError);
       if (group.rank() == 0) norms.push_back(norm);
       if (ranks == 1) {
         EXPECT_NEAR(clip_gradients(model->parameters(), 1e9), norm / 2, 1e-4);
@@ -126,10 +126,10 @@ TEST(TensorParallelParameters, WholeValuesGoToAnotherNumberOfRanks) {
     Whole wrong = saved;
     wrong["down"] = at::ones({4, 3, 1});
     wrong["gate"] = at::zeros({4, 3});
-    EXPECT_THROW(load_whole_parameters(*experts, wrong), InvalidArgument);
+    EXPECT_THROW(load_whole_parameters(*experts, wrong), InvalidArgumentError);
     EXPECT_TRUE(at::equal(experts->gate, saved.at("gate"))) << "none has changed";
     wrong.erase("down");
-    EXPECT_THROW(load_whole_parameters(*experts, wrong), InvalidArgument);
+    EXPECT_THROW(load_whole_parameters(*experts, wrong), InvalidArgumentError);
   });
 }
 

@@ -98,10 +98,11 @@ TEST(TensorRefusals, AnotherSeedIsNamed) {
 }
 
 TEST(TensorRefusals, WithoutAGroupThereIsNoModule) {
-  EXPECT_THROW(ParallelLayerNorm(ParallelLayerNormOptions{.features = 4}, Communicator()), InvalidArgument);
+  EXPECT_THROW(ParallelLayerNorm(ParallelLayerNormOptions{.features = 4}, Communicator()),
+               InvalidArgumentError);
   EXPECT_THROW(
       ColumnParallelLinear(ColumnParallelLinearOptions{.in_features = 4, .out_features = 4}, Communicator()),
-      InvalidArgument);
+      InvalidArgumentError);
 }
 
 TEST(TensorRefusals, InputsOfAnotherShapeAreRefused) {
@@ -109,10 +110,10 @@ TEST(TensorRefusals, InputsOfAnotherShapeAreRefused) {
     const auto generator = seeded(1);
     ParallelTransformerLayer layer(
         ParallelTransformerLayerOptions{.width = 8, .heads = 2, .generator = generator}, group);
-    EXPECT_THROW(layer(at::ones({2, 3, 7})), InvalidArgument);
-    EXPECT_THROW(layer->attention(at::ones({3, 8})), InvalidArgument);
+    EXPECT_THROW(layer(at::ones({2, 3, 7})), InvalidArgumentError);
+    EXPECT_THROW(layer->attention(at::ones({3, 8})), InvalidArgumentError);
     TowerConv2d tower(TowerConv2dOptions{.in_channels = 4, .out_channels = 4, .generator = generator}, group);
-    EXPECT_THROW(tower(at::ones({1, 4, 3, 3})), InvalidArgument);
+    EXPECT_THROW(tower(at::ones({1, 4, 3, 3})), InvalidArgumentError);
   });
 }
 

@@ -137,15 +137,16 @@ TEST(SequenceAttention, RefusesShapesThatDoNotFit) {
   run_all(2, [](Communicator& group) {
     const at::Tensor x = at::ones({1, 2, 4, 3}), other = at::ones({1, 2, 5, 3});
     for (const Attention way : kWays) {
-      EXPECT_THROW(way(x, other, x, group, {}), InvalidArgument);
-      EXPECT_THROW(way(x[0], x[0], x[0], group, {}), InvalidArgument);
-      EXPECT_THROW(way(x, x, x, group, {.whole_sequence = 20}), InvalidArgument);
+      EXPECT_THROW(way(x, other, x, group, {}), InvalidArgumentError);
+      EXPECT_THROW(way(x[0], x[0], x[0], group, {}), InvalidArgumentError);
+      EXPECT_THROW(way(x, x, x, group, {.whole_sequence = 20}), InvalidArgumentError);
     }
     const at::Tensor single = at::ones({1, 1, 4, 3});
-    EXPECT_THROW(all_to_all_attention(single, single, single, group), InvalidArgument) << "1 head, 2 ranks";
+    EXPECT_THROW(all_to_all_attention(single, single, single, group), InvalidArgumentError)
+        << "1 head, 2 ranks";
     const at::Tensor q = at::ones({1, 2, 4, 3}).set_requires_grad(true);
     const at::Tensor loss = ring_attention(q, x, x, group).sum();
-    EXPECT_THROW(loss.backward({}, {}, true), InvalidArgument);
+    EXPECT_THROW(loss.backward({}, {}, true), InvalidArgumentError);
   });
 }
 

@@ -91,13 +91,13 @@ TEST(Vocabulary, IndicesOutsideAreRefusedOnAllRanks) {
   run_all(2, [](Communicator& group) {
     VocabularyParallelEmbedding table(
         VocabularyParallelEmbeddingOptions{.vocabulary = 4, .features = 2, .generator = seeded(1)}, group);
-    EXPECT_THROW(table(at::full({2}, 4, at::kLong)), InvalidArgument);
-    EXPECT_THROW(table(at::full({2}, -1, at::kLong)), InvalidArgument);
-    EXPECT_THROW(table(at::ones({2})), InvalidArgument);
+    EXPECT_THROW(table(at::full({2}, 4, at::kLong)), InvalidArgumentError);
+    EXPECT_THROW(table(at::full({2}, -1, at::kLong)), InvalidArgumentError);
+    EXPECT_THROW(table(at::ones({2})), InvalidArgumentError);
     EXPECT_THROW(vocabulary_parallel_cross_entropy(at::ones({3, 2}), at::full({3}, 4, at::kLong), 4, group),
-                 InvalidArgument);
+                 InvalidArgumentError);
     EXPECT_THROW(vocabulary_parallel_cross_entropy(at::ones({3, 4}), at::zeros({3}, at::kLong), 4, group),
-                 InvalidArgument);
+                 InvalidArgumentError);
   });
 }
 

@@ -35,7 +35,7 @@ template <typename Check>
   set(environment);
   try {
     std::_Exit(holds(config()) ? 0 : 1);
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     std::_Exit(2);
   }

@@ -58,7 +58,7 @@ TEST(Reduction, CustomWithoutAFunctionIsRefused) {
   try {
     (void)Reduction::custom({.name = "mine", .combine = nullptr});
     FAIL() << "accepted";
-  } catch (const InvalidArgument& error) {
+  } catch (const InvalidArgumentError& error) {
     EXPECT_NE(std::string(error.what()).find("\"mine\""), std::string::npos) << error.what();
   }
 }

@@ -44,7 +44,7 @@ TEST(Status, SuccessSaysNothing) {
 }
 
 TEST(Status, EachCodeHasItsException) {
-  expect_thrown<InvalidArgument>(Code::invalid_argument);
+  expect_thrown<InvalidArgumentError>(Code::invalid_argument);
   expect_thrown<MismatchError>(Code::mismatch);
   expect_thrown<PeerLostError>(Code::peer_lost);
   expect_thrown<TimeoutError>(Code::timeout);

@@ -103,13 +103,13 @@ TEST_P(StoreConformance, TakesValuesUpToTheLimitAndNoMore) {
   for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 31 >> 3);
   store_->set("large", large);
   EXPECT_EQ(site_->join()->get("large", seconds(10)), large);
-  EXPECT_THROW(store_->set("larger", large + "x"), InvalidArgument);
+  EXPECT_THROW(store_->set("larger", large + "x"), InvalidArgumentError);
   const std::string key(1025, 'k');
-  EXPECT_THROW(store_->set(key, ""), InvalidArgument);
-  EXPECT_THROW(store_->get(key, seconds(0)), InvalidArgument);
-  EXPECT_THROW(store_->add(key, 1), InvalidArgument);
-  EXPECT_THROW(store_->wait({key}, seconds(0)), InvalidArgument);
-  EXPECT_THROW(store_->remove(key), InvalidArgument);
+  EXPECT_THROW(store_->set(key, ""), InvalidArgumentError);
+  EXPECT_THROW(store_->get(key, seconds(0)), InvalidArgumentError);
+  EXPECT_THROW(store_->add(key, 1), InvalidArgumentError);
+  EXPECT_THROW(store_->wait({key}, seconds(0)), InvalidArgumentError);
+  EXPECT_THROW(store_->remove(key), InvalidArgumentError);
   store_->set("after", "all is well");
   EXPECT_EQ(store_->get("after", seconds(10)), "all is well");
 }
@@ -183,10 +183,10 @@ TEST_P(StoreConformance, AddWorksOnDecimalNumbersAlone) {
   EXPECT_EQ(store_->add("number", 42), 1);
   EXPECT_EQ(store_->get("number", seconds(10)), "1");
   EXPECT_EQ(store_->add("limit", INT64_MAX), INT64_MAX);
-  EXPECT_THROW(store_->add("limit", 1), InvalidArgument);
+  EXPECT_THROW(store_->add("limit", 1), InvalidArgumentError);
   EXPECT_EQ(store_->get("limit", seconds(10)), std::to_string(INT64_MAX));
   store_->set("word", "7 dwarfs");
-  EXPECT_THROW(store_->add("word", 1), InvalidArgument);
+  EXPECT_THROW(store_->add("word", 1), InvalidArgumentError);
   EXPECT_EQ(store_->get("word", seconds(10)), "7 dwarfs");
 }
 

@@ -71,7 +71,7 @@ TEST_F(TcpStore, AForkThatUsesItsParentsConnectionGetsAnError) {
   if (child == 0) {
     try {
       store->set("stray", "value");
-    } catch (const InvalidArgument&) {
+    } catch (const InvalidArgumentError&) {
       ::_exit(0);
     }
     ::_exit(1);
@@ -101,8 +101,8 @@ TEST(TcpStoreWithoutAKey, IsOfOneUser) {
 }
 
 TEST(TcpStoreWithoutAKey, IsRefusedWhereOtherHostsReachIt) {
-  EXPECT_THROW(serve_tcp_store("", 0, ""), InvalidArgument);
-  EXPECT_THROW(connect_tcp_store("192.0.2.1", 29500, "", seconds(10)), InvalidArgument);
+  EXPECT_THROW(serve_tcp_store("", 0, ""), InvalidArgumentError);
+  EXPECT_THROW(connect_tcp_store("192.0.2.1", 29500, "", seconds(10)), InvalidArgumentError);
 }
 
 TEST(TcpStoreWithoutAKey, OfAnotherUserIsNotTrusted) {

@@ -54,8 +54,8 @@ TEST(SharedMemory, IsZeroedAlignedAndMovable) {
 TEST(SharedMemory, BuffersMustFit) {
   SharedMemory memory(100);
   EXPECT_EQ(memory.buffer(25, DType::float32).bytes(), 100u);
-  EXPECT_THROW(memory.buffer(26, DType::float32), InvalidArgument);
-  EXPECT_THROW(memory.buffer(~std::uint64_t{0} / 2, DType::float64), InvalidArgument);
+  EXPECT_THROW(memory.buffer(26, DType::float32), InvalidArgumentError);
+  EXPECT_THROW(memory.buffer(~std::uint64_t{0} / 2, DType::float64), InvalidArgumentError);
 }
 
 TEST(Regions, AreFoundByAnyRangeInside) {

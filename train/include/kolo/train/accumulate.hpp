@@ -23,14 +23,14 @@ namespace kolo {
 /// so the ranks average once. Gradients and the returned loss, which is without a graph, are those of the
 /// whole batch, to rounding; but batch normalization sees one part at a time. All ranks must call it alike.
 ///
-/// Throws InvalidArgument, before anything is computed, for fewer parts than 1, a batch without tensors,
+/// Throws InvalidArgumentError, before anything is computed, for fewer parts than 1, a batch without tensors,
 /// tensors that differ in their number of samples, and a batch that cannot be divided into so many equal
 /// parts; later for a loss that is no scalar; and what backward() throws.
 at::Tensor accumulate(DistributedDataParallelBase& model, const Batch& batch, std::int64_t parts,
                       const std::function<at::Tensor(const Batch& part)>& loss_of);
 
 /// How many samples a rank computes at once where `batch` samples make a step of all ranks. Throws
-/// InvalidArgument, which names the numbers, unless ranks times parts divides it.
+/// InvalidArgumentError, which names the numbers, unless ranks times parts divides it.
 std::int64_t samples_per_part(std::int64_t batch, int ranks, std::int64_t parts);
 
 }  // namespace kolo

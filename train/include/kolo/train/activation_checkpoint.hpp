@@ -33,8 +33,8 @@ std::vector<at::Tensor> checkpoint(
 /// is kept until the graph is gone, and what it refers to has to live as long.
 ///
 /// Gradients reach the parameters in backward(); torch::autograd::grad() finds none of them, and a second
-/// derivative (create_graph) throws InvalidArgument. Under find_unused_parameters the graph does not show
-/// such a part: call prepare_backward({}). Parameters that several such parts share need static_graph.
+/// derivative (create_graph) throws InvalidArgumentError. Under find_unused_parameters the graph does not
+/// show such a part: call prepare_backward({}). Parameters that several such parts share need static_graph.
 /// Thread-safe where `function` is; in no_grad mode it is a plain call.
 template <typename Function>
 at::Tensor checkpoint(Function function, const at::Tensor& input) {

@@ -19,23 +19,23 @@ using Metrics = std::map<std::string, double>;
 
 /// Collective: the mean of each metric over all ranks, the same bits on all of them. `weight` is what this
 /// rank counts, the number of its samples, say: a rank of weight 0 adds nothing, whatever its values. Throws,
-/// on all ranks, MismatchError where the names differ, InvalidArgument for a weight that is negative or not
-/// finite, or where all weights are 0.
+/// on all ranks, MismatchError where the names differ, InvalidArgumentError for a weight that is negative or
+/// not finite, or where all weights are 0.
 Metrics average(const Metrics& metrics, Communicator& communicator, double weight = 1);
 
 /// Collective: the mean of each parameter over all ranks takes its place, the same bits on all of them;
 /// buffers stay each rank's own. For models that are trained apart and put together now and then
 /// ("local SGD", T. Lin et al., ICLR 2020; see make_post_local_sgd_hook()). Throws MismatchError, on all
-/// ranks, if the models differ in names, types or shapes, and InvalidArgument for a parameter that is not a
-/// dense CPU tensor of numbers that can be averaged.
+/// ranks, if the models differ in names, types or shapes, and InvalidArgumentError for a parameter that is
+/// not a dense CPU tensor of numbers that can be averaged.
 void average_parameters(const torch::nn::Module& module, Communicator& communicator);
 
 /// Collective: the mean of each parameter's gradient over all ranks takes its place, the same bits on all of
 /// them. For parameters that DistributedDataParallel cannot watch: shards, stages whose micro-batches are
 /// over. A parameter without a gradient counts as zero and has one afterwards. Every rank passes tensors of
 /// the same types and sizes, in one order; MismatchError on all ranks tells where they differ. Throws
-/// InvalidArgument, on that rank before any byte moves, for a gradient that is no dense CPU tensor of numbers
-/// that can be averaged.
+/// InvalidArgumentError, on that rank before any byte moves, for a gradient that is no dense CPU tensor of
+/// numbers that can be averaged.
 void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator);
 
 }  // namespace kolo

@@ -23,7 +23,7 @@ class BatchScatter {
   using Source = std::function<std::optional<Batch>()>;
 
   /// Collective. Rank 0's `source` is called by a thread; other ranks' is not used and may be empty. Throws
-  /// InvalidArgument, on all ranks, where rank 0's is empty.
+  /// InvalidArgumentError, on all ranks, where rank 0's is empty.
   BatchScatter(Communicator communicator, Source source);
   /// Collective, like next(): the first rank that ends ends it for all, and waits until the other ranks have
   /// asked for a batch or ended too.

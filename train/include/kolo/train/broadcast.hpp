@@ -17,7 +17,7 @@ namespace kolo {
 
 /// Collective: all ranks get the root's parameters and buffers, in place. It may be wrapped by
 /// DistributedDataParallel. Throws MismatchError, on all ranks, if the models differ in names, types or
-/// shapes, and InvalidArgument for a tensor that is not a dense CPU tensor.
+/// shapes, and InvalidArgumentError for a tensor that is not a dense CPU tensor.
 void broadcast(const torch::nn::Module& module, Communicator& communicator, int root = 0);
 
 /// Collective: all ranks get the root's optimizer state (momenta, step counts) and options (learning rates)

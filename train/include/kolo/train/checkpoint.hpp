@@ -47,7 +47,7 @@ concept Archived = train::SavesAndLoads<T> && !std::derived_from<T, torch::nn::M
 class Checkpoint {
  public:
   /// Puts a thing's state into the file from now on, under this name. All ranks add the same things. Throws
-  /// InvalidArgument where the name is taken; "random numbers" always is. save() and load() throw
+  /// InvalidArgumentError where the name is taken; "random numbers" always is. save() and load() throw
   /// MismatchError, on all ranks, for parts of a model that differ between them: a pipeline's stages, shards.
   Checkpoint& add(std::string name, torch::nn::Module& module);
   Checkpoint& add(std::string name, torch::optim::Optimizer& optimizer);

@@ -49,13 +49,13 @@ struct TopKOptions {
   std::uint64_t warm_up_steps = 0;
 };
 /// Sends the elements that have gathered most, as (index, value) data. Y. Lin et al., "Deep Gradient
-/// Compression", ICLR 2018. Throws InvalidArgument for options out of their range.
+/// Compression", ICLR 2018. Throws InvalidArgumentError for options out of their range.
 std::shared_ptr<GradientHook> make_top_k_hook(const TopKOptions& options);
 
 /// Settings of make_power_sgd_hook(). The same on all ranks.
 struct PowerSgdOptions {
   /// Columns of the two factors that stand for a matrix; 1 or more. Construction of the model throws
-  /// InvalidArgument where it saves bytes for no parameter.
+  /// InvalidArgumentError where it saves bytes for no parameter.
   int rank = 2;
   std::uint64_t start_after_steps = 0;  ///< number of first steps in which gradients travel as they are
   std::uint64_t seed = 1;               ///< draws the first factors, alike on all ranks
@@ -63,7 +63,7 @@ struct PowerSgdOptions {
   bool warm_start = true;  ///< a step goes on from the factors of the last one; else from random ones
 };
 /// Sends matrices as products of thin ones. T. Vogels et al., "PowerSGD", NeurIPS 2019. Throws
-/// InvalidArgument for options out of their range.
+/// InvalidArgumentError for options out of their range.
 std::shared_ptr<GradientHook> make_power_sgd_hook(const PowerSgdOptions& options);
 
 /// Adds what the ranks' gradients have apart and averages what they have in common, parameter by parameter.
@@ -82,12 +82,12 @@ struct PostLocalSgdOptions {
 /// Averages over all ranks at first, later within each group alone. So groups drift apart: T. Lin et
 /// al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020. Put the models together every few steps
 /// with average_parameters() (averages.hpp). With one rank in a group nothing is sent in between. Throws
-/// InvalidArgument for groups of less than one rank.
+/// InvalidArgumentError for groups of less than one rank.
 std::shared_ptr<GradientHook> make_post_local_sgd_hook(const PostLocalSgdOptions& options);
 
 /// Makes a hook by name and parameters, as algorithms are named: "int8", "float8:feedback=1",
-/// "top_k:ratio=0.001: momentum=0.9:warm_up_steps=100", "power_sgd:rank=4". Throws InvalidArgument, which
-/// lists the names or the parameters there are, for others, and for values out of their range.
+/// "top_k:ratio=0.001: momentum=0.9:warm_up_steps=100", "power_sgd:rank=4". Throws InvalidArgumentError,
+/// which lists the names or the parameters there are, for others, and for values out of their range.
 std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification);
 /// The names that make_gradient_hook() takes.
 std::vector<std::string> gradient_hook_names();

@@ -160,9 +160,9 @@ void for_each_tensor(T& value, const Action& action) {
 /// from run to run.
 ///
 /// Several forward() may come before one backward(), and retain_graph works; a second derivative
-/// (create_graph) is refused with InvalidArgument. A replica that throws ends forward() or backward() with
-/// ReplicaError once all replicas are done; no gradient has changed then, and the object stays usable. Not
-/// thread-safe.
+/// (create_graph) is refused with InvalidArgumentError. A replica that throws ends forward() or backward()
+/// with ReplicaError once all replicas are done; no gradient has changed then, and the object stays usable.
+/// Not thread-safe.
 ///
 /// Matrix products must come from a BLAS that is safe among threads: not Debian's libopenblas0-serial.
 template <std::derived_from<torch::nn::Module> Model>
@@ -171,7 +171,7 @@ class DataParallel : public DataParallelBase {
   /// `make` makes the replicas of a model that has no clone(), that is, does not derive from
   /// torch::nn::Cloneable: another model with the same parameters and buffers, of any values.
   ///
-  /// Throws InvalidArgument where there is no model, replicas < 1, threads_per_replica < 0, or a replica
+  /// Throws InvalidArgumentError where there is no model, replicas < 1, threads_per_replica < 0, or a replica
   /// cannot be made or is not like the model. Afterwards at::get_num_threads() is what it was, in this
   /// thread and for new ones.
   DataParallel(std::shared_ptr<Model> model, DataParallelOptions options = {},
@@ -180,7 +180,8 @@ class DataParallel : public DataParallelBase {
         model_(std::move(model)) {
     for (int i = 0; i < replicas(); ++i) {
       replicas_.push_back(std::dynamic_pointer_cast<Model>(replica(static_cast<std::size_t>(i))));
-      if (!replicas_.back()) throw InvalidArgument("DataParallel: the model's clone is of another type", {});
+      if (!replicas_.back())
+        throw InvalidArgumentError("DataParallel: the model's clone is of another type", {});
     }
   }
   DataParallel(const torch::nn::ModuleHolder<Model>& model, DataParallelOptions options = {},
@@ -188,8 +189,8 @@ class DataParallel : public DataParallelBase {
       : DataParallel(model.ptr(), options, std::move(make)) {}
 
   /// Runs the model's forward() on all replicas, and returns what it returns of the whole batch: see above.
-  /// Throws InvalidArgument, before anything runs, where no argument is a tensor, tensors have no dimension 0
-  /// of one length, or parameters, buffers or modules were registered since construction.
+  /// Throws InvalidArgumentError, before anything runs, where no argument is a tensor, tensors have no
+  /// dimension 0 of one length, or parameters, buffers or modules were registered since construction.
   template <typename... Arguments>
   auto forward(Arguments&&... arguments) {
     using Parts = std::tuple<std::decay_t<Arguments>...>;

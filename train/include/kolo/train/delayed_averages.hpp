@@ -34,7 +34,7 @@ namespace kolo {
 /// zero. Costs two copies of the gradients. All ranks must make the same calls. Not thread-safe.
 class DelayedAverages {
  public:
-  /// Collective; throws as ModelAverager's, and InvalidArgument for tables with sparse gradients.
+  /// Collective; throws as ModelAverager's, and InvalidArgumentError for tables with sparse gradients.
   DelayedAverages(const torch::nn::Module& module, Communicator communicator);
   /// Waits for the averages under way.
   ~DelayedAverages();
@@ -44,8 +44,8 @@ class DelayedAverages {
   /// After each backward(): waits for the averages of the step before, starts those of this step's gradients,
   /// and puts the former in place of the latter. Returns whether the optimizer has to make its step: not in
   /// the first one, and not where the averages are not finite, which all ranks find alike. Throws
-  /// InvalidArgument, and AbortedError on the other ranks, for a sparse gradient or a tensor that has got
-  /// another type or shape.
+  /// InvalidArgumentError, and AbortedError on the other ranks, for a sparse gradient or a tensor that has
+  /// got another type or shape.
   bool step();
   /// After the last step: waits for its averages and makes them the gradients. Returns as step() does. What
   /// comes after it begins as the first step did.
@@ -57,7 +57,8 @@ class DelayedAverages {
   const CommunicationStatistics& total() const noexcept;
 
   /// For a Checkpoint, after step(): the averages that arrive in the next one. Waits for them. The same on
-  /// all ranks, as are model and optimizer. load() throws InvalidArgument for the state of another model.
+  /// all ranks, as are model and optimizer. load() throws InvalidArgumentError for the state of another
+  /// model.
   void save(torch::serialize::OutputArchive& archive);
   void load(torch::serialize::InputArchive& archive);
 

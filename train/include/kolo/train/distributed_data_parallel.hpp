@@ -158,7 +158,8 @@ class DistributedDataParallelBase {
   /// data.
   class Join {
    public:
-    /// Collective. Throws MismatchError, on all ranks, where modes differ; InvalidArgument where one lives.
+    /// Collective. Throws MismatchError, on all ranks, where modes differ; InvalidArgumentError where one
+    /// lives.
     Join(DistributedDataParallelBase& parallel, JoinMode mode);
     /// Tells the other ranks where finish() has not been called: they get an AbortedError.
     ~Join();
@@ -167,14 +168,14 @@ class DistributedDataParallelBase {
 
     /// Before the forward() of each backward() that averages: this rank has so many samples in it (under
     /// no_sync(), those of all its passes). Starts a small call that backward() waits for. Throws
-    /// InvalidArgument for a negative number, or where the step before has not ended.
+    /// InvalidArgumentError for a negative number, or where the step before has not ended.
     void step(std::int64_t samples);
     /// This rank has no more data: takes part in what is left. `optimizer_step` is called after each
     /// averaging, in which every parameter that the others have a gradient of has got it here. `empty_pass`,
     /// where the model itself communicates in forward or backward (SyncBatchNorm), has to make forward and
     /// backward with a batch of no samples, and is called before. Returns when no rank has data. Throws
-    /// InvalidArgument without an `optimizer_step`, or with one where overlap_forward makes the steps, and
-    /// what backward() throws.
+    /// InvalidArgumentError without an `optimizer_step`, or with one where overlap_forward makes the steps,
+    /// and what backward() throws.
     void finish(const std::function<void()>& optimizer_step, const std::function<void()>& empty_pass = {});
 
    private:
@@ -196,12 +197,12 @@ class DistributedDataParallelBase {
 
   /// Collective. Takes a communicator of its own by Communicator::split(), so calls on `communicator` may
   /// come at any time, in backward() too. Throws, on all ranks, MismatchError that names the rank and the
-  /// parameter when the models, what is frozen in them, or the options are not alike, and InvalidArgument
-  /// that names the rank when there is nothing to train, a parameter or buffer is not a dense CPU tensor, the
-  /// hook does not suit the model, `ignored` or sparse_parameters names none, a table with sparse gradients
-  /// is another layer's parameter too, overlap_forward gives no optimizer, or two options exclude each other.
-  /// Another DistributedDataParallel of one of the parameters, of an older communicator for example, is of no
-  /// use from then on.
+  /// parameter when the models, what is frozen in them, or the options are not alike, and
+  /// InvalidArgumentError that names the rank when there is nothing to train, a parameter or buffer is not a
+  /// dense CPU tensor, the hook does not suit the model, `ignored` or sparse_parameters names none, a table
+  /// with sparse gradients is another layer's parameter too, overlap_forward gives no optimizer, or two
+  /// options exclude each other. Another DistributedDataParallel of one of the parameters, of an older
+  /// communicator for example, is of no use from then on.
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                               DistributedDataParallelOptions options);
   /// Waits for all-reduces under way, and makes their steps as finish_step() does.
@@ -214,8 +215,9 @@ class DistributedDataParallelBase {
   /// Collective: ranks may have different amounts of data while what it returns lives. Throws as Join does.
   [[nodiscard]] Join join(JoinMode mode) { return Join(*this, mode); }
 
-  /// For a caller that calls the model itself: before its forward(). Throws InvalidArgument where a parameter
-  /// or buffer was cast, a parameter thawed or added; in eval(), backward from the outputs given below does.
+  /// For a caller that calls the model itself: before its forward(). Throws InvalidArgumentError where a
+  /// parameter or buffer was cast, a parameter thawed or added; in eval(), backward from the outputs given
+  /// below does.
   void prepare_forward();
   /// For a caller that calls the model itself: after its forward(). Finds the parameters that backward from
   /// `outputs` does not reach. Only training in eval() needs that, and find_unused_parameters to start early.
@@ -235,14 +237,14 @@ class DistributedDataParallelBase {
   /// without it. Calls finish_step().
   std::vector<torch::optim::Optimizer*> optimizers();
 
-  /// Throws InvalidArgument where the hook and this optimizer do not go together, or where overlap_forward
-  /// has optimizers of its own. Call it once.
+  /// Throws InvalidArgumentError where the hook and this optimizer do not go together, or where
+  /// overlap_forward has optimizers of its own. Call it once.
   void check(const torch::optim::Optimizer& optimizer) const;
   /// False with a hook that gives ranks different averages (post_local_sgd), so that their parameters differ.
   bool keeps_ranks_equal() const noexcept;
   /// The next losses are scaled by so much (loss scaling for mixed precision), the same on all ranks: a hook
-  /// keeps what it keeps unscaled. Throws InvalidArgument with overlap_forward, whose steps cannot be left
-  /// out.
+  /// keeps what it keeps unscaled. Throws InvalidArgumentError with overlap_forward, whose steps cannot be
+  /// left out.
   void set_loss_scale(float scale);
   /// Whether the averages of the last step are free of infinities and NaN, which are the same on all ranks.
   /// Where they are not, the hook has forgotten the step: skip the optimizer's step as well. Without a hook
@@ -329,7 +331,7 @@ class DistributedDataParallel : public DistributedDataParallelBase {
       : DistributedDataParallel(model.ptr(), std::move(communicator), std::move(options)) {}
 
   /// Calls the model's forward() with these arguments, and returns what it returns. Throws
-  /// InvalidArgument as prepare_forward() does, and the error of a step that has failed.
+  /// InvalidArgumentError as prepare_forward() does, and the error of a step that has failed.
   template <typename... Arguments>
   auto forward(Arguments&&... arguments) {
     prepare_forward();

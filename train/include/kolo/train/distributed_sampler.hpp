@@ -48,7 +48,7 @@ struct DistributedSamplerOptions {
 ///       for (auto& batch : *loader) ...                     // a new order in each epoch
 class DistributedSampler : public train::SamplerBase {
  public:
-  /// Throws InvalidArgument unless 0 <= rank < ranks and size >= 0.
+  /// Throws InvalidArgumentError unless 0 <= rank < ranks and size >= 0.
   DistributedSampler(std::int64_t size, int rank, int ranks, const DistributedSamplerOptions& options = {});
 
   /// Call with the same number on all ranks before each epoch; without it indices() are those of the epoch
@@ -65,16 +65,16 @@ class DistributedSampler : public train::SamplerBase {
 
   /// A data loader calls it when an epoch begins. The epoch is the one after that which next() was last
   /// called in, or what set_epoch() has said since. After load() it changes nothing, so that an epoch goes on
-  /// where it was. The data set may have got another size; throws InvalidArgument where that is more than
-  /// int64_t holds.
+  /// where it was. The data set may have got another size; throws InvalidArgumentError where that is more
+  /// than int64_t holds.
   void reset(train::SamplerSize size = {}) override;
   /// The next indices of this rank in the epoch, `count` of them or what is left; nothing after the last.
   train::SamplerBatch next(std::size_t count) override;
 
   /// Epoch and position, for checkpoints; all ranks must have taken as many. Any number of ranks may load
-  /// them and goes on with what is left of the epoch, in its order. load() throws InvalidArgument for a state
-  /// of another size, seed or options. A data loader with workers asks for batches ahead of those that it
-  /// gives out.
+  /// them and goes on with what is left of the epoch, in its order. load() throws InvalidArgumentError for a
+  /// state of another size, seed or options. A data loader with workers asks for batches ahead of those that
+  /// it gives out.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

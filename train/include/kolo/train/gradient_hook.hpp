@@ -67,10 +67,10 @@ class GradientHook {
   /// False where what average() gives is no mean over the ranks, so that gradients that are zero leave it as
   /// it is: join() then changes no factor of gradients, whatever its mode.
   virtual bool is_mean() const { return true; }
-  /// Throws InvalidArgument where the settings do not suit a model with these parameters, of which each is
-  /// alone (`offset` is 0), or a state that was set does not.
+  /// Throws InvalidArgumentError where the settings do not suit a model with these parameters, of which each
+  /// is alone (`offset` is 0), or a state that was set does not.
   virtual void check(std::span<const GradientPart> parameters) const { static_cast<void>(parameters); }
-  /// Throws InvalidArgument where the hook and the optimizer do not go together.
+  /// Throws InvalidArgumentError where the hook and the optimizer do not go together.
   virtual void check(const OptimizerTraits& optimizer) const { static_cast<void>(optimizer); }
 
   /// Collective: puts the average over all ranks in place of the gradients. May make any number of calls on
@@ -82,8 +82,8 @@ class GradientHook {
 
   /// What the next steps need of earlier ones, on this rank; empty if there is nothing.
   virtual HookState state() const { return {}; }
-  /// The inverse of state(). Throws InvalidArgument for one of another hook; by itself a hook has none, and
-  /// refuses all that is not empty. For parameters of other sizes, check() or average() throws it.
+  /// The inverse of state(). Throws InvalidArgumentError for one of another hook; by itself a hook has none,
+  /// and refuses all that is not empty. For parameters of other sizes, check() or average() throws it.
   virtual void set_state(const HookState& state);
 };
 

@@ -42,7 +42,8 @@ struct GridOptions {
 class Grid {
  public:
   /// Collective. Throws, on all ranks, MismatchError that names the rank whose options differ from those of
-  /// most ranks, and InvalidArgument where a part is less than 1 or the product is not the number of ranks.
+  /// most ranks, and InvalidArgumentError where a part is less than 1 or the product is not the number of
+  /// ranks.
   Grid(Communicator communicator, const GridOptions& options);
 
   /// All ranks of the job: the communicator that it was made with.
@@ -65,8 +66,8 @@ class Grid {
   /// replica. Call it when gradients have been averaged over data() and, in shards, over sharded().
   /// `is_replicated` tells of a parameter that all ranks of the tensor group hold it whole, so that it counts
   /// once (Placement::replicated of tensor_parallel_parameters()); without it none is. Of tied layers that
-  /// two stages hold, one stage passes the parameter. Throws InvalidArgument unless `max_norm` is positive
-  /// and finite. An infinite or NaN norm leaves all gradients as they are.
+  /// two stages hold, one stage passes the parameter. Throws InvalidArgumentError unless `max_norm` is
+  /// positive and finite. An infinite or NaN norm leaves all gradients as they are.
   double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
                         const std::function<bool(const at::Tensor&)>& is_replicated = {});
 

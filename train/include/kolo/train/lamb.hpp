@@ -52,22 +52,22 @@ struct LAMBOptions : public torch::optim::OptimizerCloneableOptions<LAMBOptions>
 ///
 /// So a layer moves by `lr` times its norm in a step. Norms are sums in float64 in a fixed order: the same
 /// bits on all ranks. A step needs memory for u, as much as all gradients take. step() throws
-/// InvalidArgument, before any parameter moves, for sparse gradients, parameters that are not on the CPU,
-/// and shards or slices without sum_over_ranks. State (m, v, t) is saved as by optimizers of libtorch. Not
-/// thread-safe.
+/// InvalidArgumentError, before any parameter moves, for sparse gradients, parameters that are not on the
+/// CPU, and shards or slices without sum_over_ranks. State (m, v, t) is saved as by optimizers of libtorch.
+/// Not thread-safe.
 class LAMB : public torch::optim::Optimizer {
  public:
-  /// Both throw InvalidArgument for options that are negative or not finite, and betas of 1 or more.
+  /// Both throw InvalidArgumentError for options that are negative or not finite, and betas of 1 or more.
   LAMB(std::vector<torch::optim::OptimizerParamGroup> groups, const LAMBOptions& defaults = {},
        SumOverRanks sum_over_ranks = {});
   LAMB(std::vector<at::Tensor> parameters, const LAMBOptions& options = {}, SumOverRanks sum_over_ranks = {});
 
   /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
-  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgument as said
+  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgumentError as said
   /// above, and what sum_over_ranks throws.
   at::Tensor step(LossClosure closure = nullptr) override;
   /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
-  /// InvalidArgument for what another optimizer or another set of parameter groups has saved.
+  /// InvalidArgumentError for what another optimizer or another set of parameter groups has saved.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

@@ -48,22 +48,23 @@ struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions>
 ///
 /// So a layer moves by a part of its norm however large its gradient is, and the rate of the batch no longer
 /// depends on the layer with the smallest weights. Norms are sums in float64 in a fixed order: the same bits
-/// on all ranks. step() throws InvalidArgument, before any parameter moves, for sparse gradients,
+/// on all ranks. step() throws InvalidArgumentError, before any parameter moves, for sparse gradients,
 /// parameters that are not on the CPU, and shards or slices without sum_over_ranks. State (v) is saved as by
 /// optimizers of libtorch. Not thread-safe.
 class LARS : public torch::optim::Optimizer {
  public:
-  /// Both throw InvalidArgument for options that are negative or not finite, and a momentum of 1 or more.
+  /// Both throw InvalidArgumentError for options that are negative or not finite, and a momentum of 1 or
+  /// more.
   LARS(std::vector<torch::optim::OptimizerParamGroup> groups, const LARSOptions& defaults,
        SumOverRanks sum_over_ranks = {});
   LARS(std::vector<at::Tensor> parameters, const LARSOptions& options, SumOverRanks sum_over_ranks = {});
 
   /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
-  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgument as said
+  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgumentError as said
   /// above, and what sum_over_ranks throws.
   at::Tensor step(LossClosure closure = nullptr) override;
   /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
-  /// InvalidArgument for what another optimizer or another set of parameter groups has saved.
+  /// InvalidArgumentError for what another optimizer or another set of parameter groups has saved.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

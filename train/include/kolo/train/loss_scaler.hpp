@@ -39,9 +39,9 @@ struct LossScalerOptions {
 /// outlive it.
 class LossScaler {
  public:
-  /// Collective. Throws InvalidArgument, on all ranks, for options out of range (scale and factors positive
-  /// and finite, growth at least 1, backoff below 1), with overlap_forward, and with a hook with which ranks'
-  /// averages differ; MismatchError where ranks' options differ.
+  /// Collective. Throws InvalidArgumentError, on all ranks, for options out of range (scale and factors
+  /// positive and finite, growth at least 1, backoff below 1), with overlap_forward, and with a hook with
+  /// which ranks' averages differ; MismatchError where ranks' options differ.
   LossScaler(DistributedDataParallelBase& model, const LossScalerOptions& options);
 
   /// The loss times the scale: call backward() on that.
@@ -56,14 +56,14 @@ class LossScaler {
   /// Collective: steps the optimizer with unscaled gradients and adapts the scale; skips the step where one
   /// of them is not finite, and returns false. Where the loss itself was infinite or NaN on some rank, no
   /// scale helps: throws Error on all ranks that names it, having changed nothing; zero the gradients before
-  /// going on. Throws InvalidArgument, on all ranks, when overflows have shrunk the scale to what float32
-  /// takes for 0.
+  /// going on. Throws InvalidArgumentError, on all ranks, when overflows have shrunk the scale to what
+  /// float32 takes for 0.
   bool step(torch::optim::Optimizer& optimizer);
   /// How many steps were left out because of overflow, since construction or since what load() has read.
   std::uint64_t skipped_steps() const noexcept { return skipped_; }
 
   /// For a Checkpoint: the scale, and the numbers of steps since its last change and left out. The same on
-  /// all ranks. load() throws InvalidArgument where one of them is missing.
+  /// all ranks. load() throws InvalidArgumentError where one of them is missing.
   void save(torch::serialize::OutputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
 

@@ -51,11 +51,11 @@ struct MixtureOfExpertsOptions {
 /// float32, or float64. Construction as of all parallel modules: see TensorParallelModule.
 class MixtureOfExpertsImpl : public torch::nn::Module, public TensorParallelModule {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   MixtureOfExpertsImpl(const MixtureOfExpertsOptions& options, Communicator group);
 
   /// `x` [..., width], this rank's tokens; returns the same shape. Collective, also in backward. Throws
-  /// InvalidArgument for another last dimension.
+  /// InvalidArgumentError for another last dimension.
   at::Tensor forward(const at::Tensor& x);
 
   /// How uneven the last forward() loaded the experts, over all ranks' tokens, the same on all ranks:

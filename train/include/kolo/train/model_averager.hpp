@@ -54,7 +54,7 @@ struct ModelAveragerOptions {
 class ModelAverager {
  public:
   /// Collective. Takes a communicator of its own by Communicator::split(); then copies rank 0's parameters
-  /// and buffers to all ranks. All ranks throw, before that, InvalidArgument that names the rank whose
+  /// and buffers to all ranks. All ranks throw, before that, InvalidArgumentError that names the rank whose
   /// options are out of their range or whose model has a tensor that is not dense and on the CPU or nothing
   /// to train, and MismatchError that names the rank whose options or model differ from most ranks'.
   ModelAverager(const torch::nn::Module& module, Communicator communicator,
@@ -65,8 +65,8 @@ class ModelAverager {
 
   /// Collective, after each step of the inner optimizer. Returns whether it averaged; then all ranks hold the
   /// same bits. Allocates nothing of the model's size. If the average is not finite, all ranks throw Error
-  /// that names the first rank with such a number, and no rank's model changes. Throws InvalidArgument, and
-  /// AbortedError on the other ranks, where a tensor has got another type or shape, or a frozen one wants
+  /// that names the first rank with such a number, and no rank's model changes. Throws InvalidArgumentError,
+  /// and AbortedError on the other ranks, where a tensor has got another type or shape, or a frozen one wants
   /// gradients.
   bool step();
 
@@ -77,7 +77,7 @@ class ModelAverager {
 
   /// For a Checkpoint: the number of steps, and the outer optimizer's model and momentum, which are the same
   /// on all ranks. The ranks' models and inner optimizers are not: Checkpoint::add_own(). load() throws
-  /// InvalidArgument for the state of another model or outer optimizer.
+  /// InvalidArgumentError for the state of another model or outer optimizer.
   void save(torch::serialize::OutputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
 

@@ -55,20 +55,21 @@ struct OneBitAdamOptions {
 class OneBitAdam : public torch::optim::Adam {
  public:
   /// Collective. Takes all parameters whose gradients `model` averages; the model must outlive it. Throws, on
-  /// all ranks, InvalidArgument for options of any rank that are out of their range, amsgrad,
+  /// all ranks, InvalidArgumentError for options of any rank that are out of their range, amsgrad,
   /// parameters with sparse gradients or of another type than float32, a model with a hook with which ranks'
   /// parameters differ, and where model.check() does; MismatchError where ranks' options differ.
   OneBitAdam(DistributedDataParallelBase& model, const torch::optim::AdamOptions& adam,
              const OneBitAdamOptions& options);
   /// The same with parameter groups, which together hold each of these parameters once. Frozen parameters
-  /// may be in them too. Throws InvalidArgument also where they do not.
+  /// may be in them too. Throws InvalidArgumentError also where they do not.
   OneBitAdam(DistributedDataParallelBase& model, std::vector<torch::optim::OptimizerParamGroup> groups,
              const torch::optim::AdamOptions& defaults, const OneBitAdamOptions& options);
   ~OneBitAdam() override;
 
-  /// Collective after the freeze. Throws InvalidArgument in the warm-up where backward() has averaged nothing
-  /// since the last step; after the freeze for sparse gradients and for parameters that were added to groups.
-  /// What one rank throws after the freeze, and errors of the communicator, end training on all ranks.
+  /// Collective after the freeze. Throws InvalidArgumentError in the warm-up where backward() has averaged
+  /// nothing since the last step; after the freeze for sparse gradients and for parameters that were added to
+  /// groups. What one rank throws after the freeze, and errors of the communicator, end training on all
+  /// ranks.
   at::Tensor step(LossClosure closure = nullptr) override;
 
   /// Whether the warm-up is over.

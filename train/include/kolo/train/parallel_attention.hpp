@@ -40,11 +40,11 @@ struct ParallelAttentionOptions {
 /// ColumnParallelLinear does. Construction as of all parallel modules: see TensorParallelModule.
 class ParallelAttentionImpl : public torch::nn::Module, public TensorParallelModule {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   ParallelAttentionImpl(const ParallelAttentionOptions& options, Communicator group);
 
   /// `x` [samples, time, width], replicated (with `sequence` a slice); returns the same shape. Collective.
-  /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgument for another shape.
+  /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgumentError for another shape.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
   /// The slices among this module's own parameters; local.
   std::vector<SlicedParameter> sliced_parameters() const override;

@@ -50,8 +50,8 @@ class ParallelBranchesImpl : public torch::nn::Module, public TensorParallelModu
   using MakeBranch = std::function<torch::nn::Sequential()>;
 
   /// Collective. `make` has one function for each branch, at least as many as ranks; they draw from
-  /// libtorch's default generator. Throws InvalidArgument for options that do not fit the branches or the
-  /// ranks, MismatchError where ranks' options or generators differ, on all ranks.
+  /// libtorch's default generator. Throws InvalidArgumentError for options that do not fit the branches or
+  /// the ranks, MismatchError where ranks' options or generators differ, on all ranks.
   ParallelBranchesImpl(const std::vector<MakeBranch>& make, const ParallelBranchesOptions& options,
                        Communicator group);
 

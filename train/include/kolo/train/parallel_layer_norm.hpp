@@ -28,11 +28,11 @@ struct ParallelLayerNormOptions {
 /// TensorParallelModule.
 class ParallelLayerNormImpl : public torch::nn::Module, public TensorParallelModule {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   ParallelLayerNormImpl(const ParallelLayerNormOptions& options, Communicator group);
 
   /// `x` [..., features]; returns the same shape. Sends nothing; with `sequence` backward is collective.
-  /// Throws InvalidArgument for another last dimension.
+  /// Throws InvalidArgumentError for another last dimension.
   at::Tensor forward(const at::Tensor& x);
   /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;

@@ -49,12 +49,12 @@ struct ColumnParallelLinearOptions {
 /// Construction as of all parallel modules: see TensorParallelModule.
 class ColumnParallelLinearImpl : public torch::nn::Module, public TensorParallelModule {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   ColumnParallelLinearImpl(const ColumnParallelLinearOptions& options, Communicator group);
 
   /// `x` [..., in_features], replicated (with `sequence` a slice); returns [..., this rank's out_features],
   /// or with gather_output [..., out_features]. Collective, also in backward. `whole_sequence`: see
-  /// TensorParallelModule. Throws InvalidArgument for another last dimension.
+  /// TensorParallelModule. Throws InvalidArgumentError for another last dimension.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
   /// The slices among this module's own parameters; local.
   std::vector<SlicedParameter> sliced_parameters() const override;
@@ -98,11 +98,11 @@ struct RowParallelLinearOptions {
 /// TensorParallelModule.
 class RowParallelLinearImpl : public torch::nn::Module, public TensorParallelModule {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   RowParallelLinearImpl(const RowParallelLinearOptions& options, Communicator group);
 
   /// `x` [..., this rank's in_features], or with input_is_slice = false [..., in_features]; returns
-  /// [..., out_features], replicated (with `sequence` a slice). Collective. Throws InvalidArgument for
+  /// [..., out_features], replicated (with `sequence` a slice). Collective. Throws InvalidArgumentError for
   /// another last dimension.
   at::Tensor forward(const at::Tensor& x);
   /// The slices among this module's own parameters; local.

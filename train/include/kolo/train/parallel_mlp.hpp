@@ -40,11 +40,11 @@ struct ParallelMLPOptions {
 /// TensorParallelModule.
 class ParallelMLPImpl : public torch::nn::Module {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   ParallelMLPImpl(const ParallelMLPOptions& options, const Communicator& group);
 
   /// `x` [..., width], replicated (with `sequence` a slice); returns the same shape. Collective.
-  /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgument for another last dimension.
+  /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgumentError for another last dimension.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
 
   /// As given to the constructor; a change has no effect on the parameters.

@@ -48,11 +48,11 @@ struct ParallelTransformerLayerOptions {
 ///     x = layer(x);                                   // [samples, time, 512]
 class ParallelTransformerLayerImpl : public torch::nn::Module {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   ParallelTransformerLayerImpl(const ParallelTransformerLayerOptions& options, const Communicator& group);
 
   /// `x` [samples, time, width], replicated (with `sequence` a slice); returns the same shape. Collective.
-  /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgument for another shape.
+  /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgumentError for another shape.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
 
   /// As given to the constructor, with `hidden` filled in; a change has no effect on the parameters.

@@ -19,8 +19,8 @@
 
 namespace kolo {
 
-/// The job's store, for servers and workers. Throws InvalidArgument if a rank would serve it, since all ends
-/// when that rank does: `kolo run` serves one, and KOLO_STORE may name another. Throws as
+/// The job's store, for servers and workers. Throws InvalidArgumentError if a rank would serve it, since all
+/// ends when that rank does: `kolo run` serves one, and KOLO_STORE may name another. Throws as
 /// store_from_environment().
 std::shared_ptr<Store> parameter_server_store(const Launch& launch, std::chrono::nanoseconds timeout);
 
@@ -46,7 +46,7 @@ struct ParameterServerSettings {
   /// cannot come back.
   std::string checkpoint = {};
   /// Updates between two writes of `checkpoint`; 1 or more; with a file construction throws
-  /// InvalidArgument for 0.
+  /// InvalidArgumentError for 0.
   std::uint64_t checkpoint_every = 100;
   /// Gets a line about each worker that is lost, and each checkpoint that is read. May be empty.
   std::function<void(const std::string&)> note = {};
@@ -88,10 +88,10 @@ struct ParameterServerStatistics {
 /// and send again what it has not applied. Updates since its last checkpoint are lost. Not thread-safe.
 class ParameterServer {
  public:
-  /// Returns when all ranks have come and agree. Throws, on all ranks, InvalidArgument or MismatchError that
-  /// names the rank with options that cannot be, other options, or another model; RendezvousError for ranks
-  /// that do not come. Throws Error for a checkpoint of something else. `module` is read now, and may go. One
-  /// store serves one job, or use make_prefix_store().
+  /// Returns when all ranks have come and agree. Throws, on all ranks, InvalidArgumentError or MismatchError
+  /// that names the rank with options that cannot be, other options, or another model; RendezvousError for
+  /// ranks that do not come. Throws Error for a checkpoint of something else. `module` is read now, and may
+  /// go. One store serves one job, or use make_prefix_store().
   ParameterServer(std::shared_ptr<Store> store, int rank, int size, const torch::nn::Module& module,
                   ParameterServerOptions options, ParameterServerSettings settings);
   ~ParameterServer();

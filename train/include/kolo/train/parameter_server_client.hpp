@@ -52,7 +52,8 @@ class ParameterServerClient {
   /// Both, in one message to each server and back.
   PushReport step();
   /// Sets these rows of a table: `rows` is int64 [n], each row once or more often. The other rows stay as
-  /// they are, and are of any age. Throws InvalidArgument for a name that is no table, or rows that it lacks.
+  /// they are, and are of any age. Throws InvalidArgumentError for a name that is no table, or rows that it
+  /// lacks.
   void pull_rows(const std::string& table, const at::Tensor& rows);
   /// Says that this worker pushes no more, waits until no worker does, and sets the final parameters.
   void finish();

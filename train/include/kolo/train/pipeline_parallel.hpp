@@ -41,7 +41,7 @@ enum class PipelineSchedule {
 };
 /// The names of the schedules: "gpipe", "1f1b", "interleaved", in this order.
 std::vector<std::string> pipeline_schedule_names();
-/// The schedule of that name. Throws InvalidArgument, with the names, where there is none.
+/// The schedule of that name. Throws InvalidArgumentError, with the names, where there is none.
 PipelineSchedule parse_pipeline_schedule(const std::string& name);
 
 /// Layers that run on one rank, one after the other stage's: what forward() computes of the tensor that the
@@ -145,10 +145,10 @@ class PipelineParallel {
 
   /// Collective. `stages`: this rank's, one for each chunk. Only the last stage's rank needs a loss. Takes
   /// communicators of its own by Communicator::split(). Throws on all ranks: MismatchError, which names the
-  /// rank and the first difference, where ranks have other options, models or borders; InvalidArgument where
-  /// there are fewer layers than stages, borders that do not fit, an interleaved schedule whose micro-batches
-  /// are not a multiple of the ranks, several chunks without one, a stage that is missing, or a tie of
-  /// parameters that are not there, or differ in type or shape.
+  /// rank and the first difference, where ranks have other options, models or borders; InvalidArgumentError
+  /// where there are fewer layers than stages, borders that do not fit, an interleaved schedule whose
+  /// micro-batches are not a multiple of the ranks, several chunks without one, a stage that is missing, or a
+  /// tie of parameters that are not there, or differ in type or shape.
   PipelineParallel(std::vector<PipelineStage> stages, Loss loss, Communicator communicator,
                    PipelineParallelOptions options = {});
   PipelineParallel(PipelineModel model, Loss loss, Communicator communicator,
@@ -159,8 +159,9 @@ class PipelineParallel {
 
   /// Collective: forward and backward of a batch, whose first dimension is cut into micro-batches. `input` is
   /// read on rank 0, `target` on the last rank; others may pass undefined tensors. Adds to gradients as
-  /// backward() does. Returns the mean loss on the last rank, and nothing on others. Throws InvalidArgument,
-  /// on all ranks and before anything is computed for good, where a tensor is missing or cannot be cut.
+  /// backward() does. Returns the mean loss on the last rank, and nothing on others. Throws
+  /// InvalidArgumentError, on all ranks and before anything is computed for good, where a tensor is missing
+  /// or cannot be cut.
   std::optional<double> step(const at::Tensor& input, const at::Tensor& target);
   /// Collective: the loss of the last step on all ranks; with `data` the mean over the pipelines.
   double mean_loss();

@@ -27,8 +27,8 @@ struct SequenceAttentionOptions {
 /// of this rank's places: DistributedDataParallel over the group makes their average, where each rank's loss
 /// is the mean over its places.
 ///
-/// Both are collective, in forward and backward. They throw InvalidArgument for shapes that do not fit and in
-/// a backward() with create_graph, and the communicator's errors.
+/// Both are collective, in forward and backward. They throw InvalidArgumentError for shapes that do not fit
+/// and in a backward() with create_graph, and the communicator's errors.
 
 /// Attention over a sequence divided among ranks, which exchanges slices of the sequence for slices of the
 /// heads and back. See sequence_attention.hpp, and S. Jacobs et al.: "DeepSpeed Ulysses: System Optimizations

@@ -36,7 +36,7 @@ enum class Shard {
 };
 /// The names of the kinds: "optimizer_state", "gradients", "parameters", in this order.
 std::vector<std::string> shard_names();
-/// The kind of that name. Throws InvalidArgument, with the names, where there is none.
+/// The kind of that name. Throws InvalidArgumentError, with the names, where there is none.
 Shard parse_shard(const std::string& name);
 
 /// Settings of ShardedDataParallel. The same on all ranks.
@@ -80,7 +80,7 @@ class ShardedDataParallelBase {
 
   /// Collective. Takes communicators of its own by Communicator::split(). Throws, on all ranks,
   /// MismatchError that names the rank and the first difference when models or options are not alike;
-  /// InvalidArgument that names the rank when
+  /// InvalidArgumentError that names the rank when
   /// there is nothing to train, a parameter is not a dense CPU tensor or has sparse gradients, `units` names
   /// no submodule or one within another, or another object averages the gradient of a parameter.
   ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
@@ -106,7 +106,7 @@ class ShardedDataParallelBase {
   /// vector has one dimension and one of a matrix two, so `exclude_vectors` means what it does unsharded.
   SumOverRanks sum_over_ranks();
   /// Collective: as kolo::clip_gradients(), for the norm over all ranks' shards, with the same bits on all.
-  /// Throws InvalidArgument unless `max_norm` is positive and finite.
+  /// Throws InvalidArgumentError unless `max_norm` is positive and finite.
   double clip_gradients(double max_norm);
 
   /// Collective: all parameters are whole while what it returns lives.

@@ -30,7 +30,7 @@ namespace kolo {
 /// thread-safe; the model and the optimizer, which must be of model.parameters(), must outlive it.
 class ShardedOptimizerState {
  public:
-  /// Throws InvalidArgument where the optimizer has other parameters than the model's shards.
+  /// Throws InvalidArgumentError where the optimizer has other parameters than the model's shards.
   ShardedOptimizerState(ShardedDataParallelBase& model, torch::optim::Optimizer& optimizer);
 
   /// Collective, before save(): all ranks have the whole state from then on.
@@ -38,7 +38,7 @@ class ShardedOptimizerState {
   /// Not collective: writes what gather() has put together, the same on all ranks.
   void save(torch::serialize::OutputArchive& archive) const;
   /// Not collective: takes this rank's part, of a state that any number of ranks has saved. Throws
-  /// InvalidArgument for the state of another model.
+  /// InvalidArgumentError for the state of another model.
   void load(torch::serialize::InputArchive& archive);
 
  private:

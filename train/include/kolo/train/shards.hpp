@@ -14,8 +14,8 @@ namespace kolo {
 
 /// Writes `samples` (see Batch) as `shards` files of as equal sizes as can be, in an order drawn by `seed`,
 /// into `folder`, which is made where it is missing: shard-0.pt, shard-1.pt, ..., and index.pt, which says
-/// how many samples each has. Throws InvalidArgument for tensors of different first dimensions and for fewer
-/// samples than shards, Error that names the file where one cannot be written.
+/// how many samples each has. Throws InvalidArgumentError for tensors of different first dimensions and for
+/// fewer samples than shards, Error that names the file where one cannot be written.
 void write_shards(const Batch& samples, const std::string& folder, std::int64_t shards,
                   std::uint64_t seed = 0);
 
@@ -34,8 +34,8 @@ struct ShardReaderOptions {
 /// ahead, by a thread, while the one before is given out; two are in memory. Not thread-safe.
 class ShardReader {
  public:
-  /// Throws InvalidArgument unless 0 <= rank < ranks and batch >= 1, and where there are fewer shards than
-  /// ranks; Error that names the file where index.pt cannot be read.
+  /// Throws InvalidArgumentError unless 0 <= rank < ranks and batch >= 1, and where there are fewer shards
+  /// than ranks; Error that names the file where index.pt cannot be read.
   ShardReader(const std::string& folder, int rank, int ranks, std::int64_t batch,
               const ShardReaderOptions& options = {});
   ~ShardReader();

@@ -9,8 +9,8 @@ namespace kolo {
 
 /// Ordinary dense CPU tensors whose memory comes from SharedArena::instance(), which a fork() shares instead
 /// of copying; what at::empty and at::empty_like make otherwise, with uninitialized values. Both throw
-/// InvalidArgument for what is not dense or not on the CPU, and SystemError when memory or descriptors run
-/// out.
+/// InvalidArgumentError for what is not dense or not on the CPU, and SystemError when memory or descriptors
+/// run out.
 at::Tensor shared_empty(at::IntArrayRef sizes, const at::TensorOptions& options = {});
 at::Tensor shared_like(const at::Tensor& tensor);
 

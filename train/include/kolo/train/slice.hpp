@@ -19,7 +19,7 @@ struct Slice {
 
 /// What rank `rank` of `ranks` holds of `whole` elements. Slices follow each other in the order of the ranks
 /// and are equally long; where `ranks` does not divide `whole`, the first ones have one element more. Throws
-/// InvalidArgument for a negative `whole` and a rank that is none.
+/// InvalidArgumentError for a negative `whole` and a rank that is none.
 Slice slice_of(std::int64_t whole, int rank, int ranks);
 /// The lengths of all ranks' slices, in the order of the ranks: see slice_of(), also for what it throws.
 std::vector<std::int64_t> slice_lengths(std::int64_t whole, int ranks);

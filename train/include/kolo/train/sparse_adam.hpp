@@ -14,7 +14,7 @@ namespace kolo {
 /// Stochastic Optimization", ICLR 2015, algorithm 1), with the bias corrections of the parameter's step; the
 /// moments of other rows do not decay and those rows do not move. PyTorch and TensorFlow know it as
 /// SparseAdam and LazyAdam. A step therefore costs what the rows cost and not what the table costs, but it is
-/// not Adam with the same gradient made dense. Throws InvalidArgument, before any parameter moves, for a
+/// not Adam with the same gradient made dense. Throws InvalidArgumentError, before any parameter moves, for a
 /// sparse gradient of a parameter group with weight_decay or amsgrad. Options and saved state are those of
 /// torch::optim::Adam. Not thread-safe.
 class SparseAdam : public torch::optim::Adam {

@@ -31,8 +31,8 @@ struct Split {
 /// and the number of the group, say.
 ///
 /// All ranks of a group must call it alike, and in the same order: it broadcasts 8 bytes. Returns `x` itself,
-/// and takes no number, if the probability is 0. Throws InvalidArgument unless it is from 0 to below 1, and
-/// where the slice is not the tensor's.
+/// and takes no number, if the probability is 0. Throws InvalidArgumentError unless it is from 0 to below 1,
+/// and where the slice is not the tensor's.
 at::Tensor split_dropout(const at::Tensor& x, double probability, const std::optional<Split>& split = {},
                          at::Generator generator = {}, Communicator group = {});
 

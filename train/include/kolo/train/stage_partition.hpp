@@ -36,7 +36,7 @@ struct Partition {
 
 /// How many seconds a stage of the layers from `begin` up to before `end` takes for a batch: forward and
 /// backward of its layers, the transfer of its output, and that of the gradient of its input. Ends of the
-/// pipeline send nothing. Throws InvalidArgument unless 0 <= begin < end <= layers.size().
+/// pipeline send nothing. Throws InvalidArgumentError unless 0 <= begin < end <= layers.size().
 double stage_seconds(std::span<const LayerCost> layers, std::int64_t begin, std::int64_t end,
                      const TransferCost& transfer = {});
 
@@ -44,7 +44,7 @@ double stage_seconds(std::span<const LayerCost> layers, std::int64_t begin, std:
 /// dynamic programming over the number of stages and of layers (as D. Narayanan et al.: "PipeDream", SOSP
 /// 2019, section 3.1, without replicated stages): stages * layers^2 / 2 steps. Counts transfers as part of a
 /// stage's time; kolo hides them where it can, so that is an upper bound. For `interleaved` ask for ranks *
-/// chunks stages. Pure. Throws InvalidArgument where there are fewer layers than stages, or no
+/// chunks stages. Pure. Throws InvalidArgumentError where there are fewer layers than stages, or no
 /// stage, and for times that are negative or not finite.
 Partition partition(std::span<const LayerCost> layers, int stages, const TransferCost& transfer = {});
 

@@ -27,15 +27,16 @@ namespace kolo {
 /// In training forward() and backward() are collective: a small all_gather and a small all_reduce on the
 /// communicator that it was made with, in the order in which the model uses its layers.
 /// DistributedDataParallel's calls cannot come between, as it has a communicator of its own. Second
-/// derivatives (create_graph) are refused with InvalidArgument. Not thread-safe.
+/// derivatives (create_graph) are refused with InvalidArgumentError. Not thread-safe.
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
   /// Not collective. Takes torch::nn::BatchNorm's options, and calls `communicator` in training. Throws
-  /// InvalidArgument for less than one feature, and a communicator that is not valid.
+  /// InvalidArgumentError for less than one feature, and a communicator that is not valid.
   SyncBatchNormImpl(const torch::nn::BatchNormOptions& options, Communicator communicator);
 
-  /// `input` [samples, features, ...]; float16 and bfloat16 are computed in float32. Throws InvalidArgument
-  /// for another shape, or in training where all ranks together have no two values a feature.
+  /// `input` [samples, features, ...]; float16 and bfloat16 are computed in float32. Throws
+  /// InvalidArgumentError for another shape, or in training where all ranks together have no two values a
+  /// feature.
   at::Tensor forward(const at::Tensor& input);
   /// In backward, `factor` gives what this rank's loss counts beside those of the other ranks, which
   /// multiplies its gradients later on: join() sets it. Empty: ranks' losses count alike.

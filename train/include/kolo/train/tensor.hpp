@@ -8,12 +8,13 @@
 namespace kolo {
 
 /// The type in which collectives see `type`; bool travels as uint8 (min is "and", max is "or"). Throws
-/// InvalidArgument for complex, quantized and other types that kolo does not reduce.
+/// InvalidArgumentError for complex, quantized and other types that kolo does not reduce.
 DType dtype_of_tensor(at::ScalarType type);
 
 /// The elements of a dense CPU tensor in the order in which they lie in memory (for channels_last tensors
 /// that is not their logical order). The tensor keeps the memory: hold it until the Work is done. Throws
-/// InvalidArgument when the tensor is undefined, not on the CPU, sparse, or has gaps between its elements.
+/// InvalidArgumentError when the tensor is undefined, not on the CPU, sparse, or has gaps between its
+/// elements.
 Buffer buffer_of(const at::Tensor& tensor);
 
 /// Tensors are buffers: `communicator.all_reduce(tensor)` is all_reduce(buffer_of(tensor)), and throws the

@@ -33,8 +33,8 @@ namespace kolo {
 ///
 /// All are collective, in forward and (if `x` wants a gradient) in backward: all ranks of the group use them
 /// in the same order. Element types are those of kolo; sums are made in that type. A group of one rank moves
-/// nothing. They throw InvalidArgument for a tensor whose slice has not the length of this rank, and in a
-/// backward() with create_graph; kolo's errors leave forward and backward(). Where `whole` is 0, all ranks'
+/// nothing. They throw InvalidArgumentError for a tensor whose slice has not the length of this rank, and in
+/// a backward() with create_graph; kolo's errors leave forward and backward(). Where `whole` is 0, all ranks'
 /// slices are as long as this one; else the whole has so many elements along the dimension. Thread-safe as
 /// the Communicator is.
 

@@ -40,9 +40,9 @@ struct TensorParallelParameter {
 /// ParallelAttention, MixtureOfExperts, ...). Constructors are collective. Initial values are made whole on
 /// each rank, from a generator in the same state on all ranks (torch::manual_seed() with one seed), and each
 /// rank keeps its slice. So the ranks together hold what one process makes of that seed. An option out of its
-/// range throws InvalidArgument, and ranks that differ in options or seed MismatchError: on all ranks, with
-/// the name of the rank that differs. forward() and backward() are collective: the ranks use their modules in
-/// the same order. Errors of the communicator leave forward() and backward(). Not thread-safe.
+/// range throws InvalidArgumentError, and ranks that differ in options or seed MismatchError: on all ranks,
+/// with the name of the rank that differs. forward() and backward() are collective: the ranks use their
+/// modules in the same order. Errors of the communicator leave forward() and backward(). Not thread-safe.
 ///
 /// With `sequence` tensors between the layers are slices along dimension 1, [samples, time / ranks,
 /// features]: see gather_sequence(). The argument `whole_sequence` of forward() is the time of all slices
@@ -73,7 +73,7 @@ std::vector<TensorParallelParameter> tensor_parallel_parameters(const torch::nn:
 double tensor_parallel_squared_norm(const torch::nn::Module& module, Communicator group);
 
 /// Collective: as kolo::clip_gradients(), for the norm of the whole model's gradients. Returns that norm.
-/// Throws InvalidArgument unless `max_norm` is positive and finite.
+/// Throws InvalidArgumentError unless `max_norm` is positive and finite.
 double clip_tensor_parallel_gradients(const torch::nn::Module& module, double max_norm, Communicator group);
 
 /// Collective: copies of all parameters of the whole model, by name, the same on all ranks: slices are beside
@@ -83,7 +83,8 @@ std::map<std::string, at::Tensor> gather_whole_parameters(const torch::nn::Modul
                                                           Communicator group);
 
 /// Gives each parameter its part of such values, whatever the number of ranks they were gathered from. Local.
-/// Throws InvalidArgument that names a parameter that is missing or has another shape; then none has changed.
+/// Throws InvalidArgumentError that names a parameter that is missing or has another shape; then none has
+/// changed.
 void load_whole_parameters(const torch::nn::Module& module, const std::map<std::string, at::Tensor>& whole);
 
 }  // namespace kolo

@@ -51,11 +51,11 @@ struct TowerConv2dOptions {
 /// wants one. Construction as of all parallel modules: see TensorParallelModule.
 class TowerConv2dImpl : public torch::nn::Module, public TensorParallelModule {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   TowerConv2dImpl(const TowerConv2dOptions& options, Communicator group);
 
   /// `x` [samples, this rank's in_channels, height, width], or all channels where the input is replicated;
-  /// returns [samples, this rank's out_channels, ...]. Throws InvalidArgument for another shape.
+  /// returns [samples, this rank's out_channels, ...]. Throws InvalidArgumentError for another shape.
   at::Tensor forward(const at::Tensor& x);
   /// The slices among this module's own parameters; local.
   std::vector<SlicedParameter> sliced_parameters() const override;

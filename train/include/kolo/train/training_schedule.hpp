@@ -27,7 +27,7 @@ struct ScheduleSteps {
 /// themselves from equal arguments, to equal bits where the C library rounds cosines and powers alike.
 /// Copies are cheap; const calls are thread-safe.
 ///
-/// All of these throw InvalidArgument for no steps, a warm-up that leaves none, and values that are
+/// All of these throw InvalidArgumentError for no steps, a warm-up that leaves none, and values that are
 /// negative or not finite.
 class TrainingSchedule {
  public:
@@ -50,8 +50,8 @@ class TrainingSchedule {
   static TrainingSchedule triangular(double lowest, double highest, std::uint64_t half_cycle,
                                      ScheduleSteps steps, double shrink = 1);
 
-  /// The value of a step, from 0; from the step `total` on the last one. Throws InvalidArgument where a shape
-  /// of the caller's own gives a number that is negative or not finite.
+  /// The value of a step, from 0; from the step `total` on the last one. Throws InvalidArgumentError where a
+  /// shape of the caller's own gives a number that is negative or not finite.
   double operator()(std::uint64_t step) const;
   /// How long the schedule is.
   const ScheduleSteps& steps() const noexcept { return steps_; }
@@ -81,8 +81,8 @@ struct OneCycle {
   double lowest_momentum = 0.85;   ///< at the top of the rate; 0 or more
   bool is_linear = false;          ///< along straight lines, as in the paper; else along half cosines
 
-  /// The learning rate of each step. Both throw InvalidArgument also for divisors that are not positive, a
-  /// `rise` that is out of its range, and a lowest momentum above the highest or a highest of 1 or more.
+  /// The learning rate of each step. Both throw InvalidArgumentError also for divisors that are not positive,
+  /// a `rise` that is out of its range, and a lowest momentum above the highest or a highest of 1 or more.
   TrainingSchedule rate() const;
   /// The momentum of each step, for set_momentum(). Has no warm-up: it is highest_momentum there.
   TrainingSchedule momentum() const;
@@ -97,7 +97,7 @@ enum class RateScaling {
 };
 
 /// The learning rate of a `batch`, where `rate` suits `base_batch`; both count the samples of all ranks.
-/// Throws InvalidArgument for a rate that is negative or not finite, and batches that are not positive.
+/// Throws InvalidArgumentError for a rate that is negative or not finite, and batches that are not positive.
 double scaled_rate(double rate, std::int64_t batch, std::int64_t base_batch, RateScaling scaling);
 
 }  // namespace kolo

@@ -23,7 +23,7 @@ struct VocabularyParallelCrossEntropyOptions {
 /// this rank's slice of the vocabulary], as a ColumnParallelLinear leaves them; `vocabulary` elements of all
 /// slices; `targets` int64 [...], replicated. Returns a number, or with mean = false [...], replicated (0
 /// where the target is ignored). Computes 16-bit scores in float32. Collective in forward only. Throws
-/// InvalidArgument for shapes that do not fit and targets out of the vocabulary; kolo's errors.
+/// InvalidArgumentError for shapes that do not fit and targets out of the vocabulary; kolo's errors.
 at::Tensor vocabulary_parallel_cross_entropy(const at::Tensor& scores, const at::Tensor& targets,
                                              std::int64_t vocabulary, const Communicator& group,
                                              const VocabularyParallelCrossEntropyOptions& options = {});

@@ -31,11 +31,11 @@ struct VocabularyParallelEmbeddingOptions {
 /// TensorParallelModule.
 class VocabularyParallelEmbeddingImpl : public torch::nn::Module, public TensorParallelModule {
  public:
-  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
+  /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   VocabularyParallelEmbeddingImpl(const VocabularyParallelEmbeddingOptions& options, Communicator group);
 
   /// `indices` int64 [...], replicated; returns [..., features], replicated (with `sequence` a slice along
-  /// dimension 1). Throws InvalidArgument where an index is not in the vocabulary, and for
+  /// dimension 1). Throws InvalidArgumentError where an index is not in the vocabulary, and for
   /// indices of another type.
   at::Tensor forward(const at::Tensor& indices);
   /// The slices among this module's own parameters; local.
