@@ -1,6 +1,7 @@
 // Communicator: a group of ranks and the collectives between them.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -219,6 +220,13 @@ class Communicator {
   /// have left, and with a TimeoutError that blames no rank if all answer and none sends.
   Work recv_any_async(Buffer data, int tag = 0);
   int recv_any(Buffer data, int tag = 0);
+
+  /// Sends to one rank and receives from another, or from the same one, at once: ranks that pass data around
+  /// a ring do not wait for each other. Each half matches any send and recv. The asynchronous form returns
+  /// both Works, the send's first, for wait_all(). `in` and `out` must not overlap.
+  [[nodiscard]] std::array<Work, 2> sendrecv_async(BorrowedConstBuffer out, int to, Buffer in, int from,
+                                                   int tag = 0);
+  void sendrecv(ConstBuffer out, int to, Buffer in, int from, int tag = 0);
 
   /// Collective: one new communicator per color, ranks ordered by (key, old rank). A negative color gets an
   /// invalid Communicator. The new one shares the links of this one.

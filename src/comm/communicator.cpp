@@ -270,6 +270,20 @@ void Communicator::recv(Buffer data, int peer, int tag) {
 Work Communicator::recv_any_async(Buffer data, int tag) {
   return state().start_message(State::Message::recv_any, data, 0, tag, false);
 }
+std::array<Work, 2> Communicator::sendrecv_async(BorrowedConstBuffer out, int to, Buffer in, int from,
+                                                 int tag) {
+  State& own = state();
+  own.check_message("sendrecv", out, to, tag);
+  own.check_message("sendrecv", in, from, tag);
+  const auto begin = [](const ConstBuffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.data); };
+  if (begin(out) < begin(in) + in.bytes() && begin(in) < begin(out) + out.bytes())
+    throw InvalidArgument("sendrecv: `out` and `in` overlap", {});
+  const Work receive = own.start_message(State::Message::recv, in, from, tag, false);
+  return {own.start_message(State::Message::send, out, to, tag, false), receive};
+}
+void Communicator::sendrecv(ConstBuffer out, int to, Buffer in, int from, int tag) {
+  wait_all(sendrecv_async(out, to, in, from, tag));
+}
 int Communicator::recv_any(Buffer data, int tag) {
   const Work work = state().start_message(State::Message::recv_any, data, 0, tag, true);
   work.wait();

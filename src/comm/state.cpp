@@ -239,18 +239,21 @@ Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan
   });
 }
 
-Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now) {
-  const bool sends = kind == Message::send;
-  const bool is_from_any = kind == Message::recv_any;
-  const char* name = is_from_any ? "recv_any" : sends ? "send" : "recv";
+void Communicator::State::check_message(const char* name, ConstBuffer data, int peer, int tag) const {
   comm::refuse_inside_reduction(name);
   const auto wrong = [&](const std::string& what) {
     Status(Code::invalid_argument, fmt::format("{}: {}", name, what), {.collective = name}).throw_if_error();
   };
-  if (!is_from_any && (peer < 0 || peer >= size))
+  if (peer < 0 || peer >= size)
     wrong(fmt::format("peer {} is not a rank of this communicator of {}", peer, size));
   if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
   if (!comm::is_usable(data)) wrong(comm::why_not_usable("data", data));
+}
+
+Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now) {
+  const bool sends = kind == Message::send;
+  const bool is_from_any = kind == Message::recv_any;
+  check_message(is_from_any ? "recv_any" : sends ? "send" : "recv", data, is_from_any ? rank : peer, tag);
   // A receive from any rank has the same plan as one from a named rank. The engine finds its source.
   const schedule::CallKey key{.collective = schedule::Collective::send_recv,
                               .dtype = data.dtype,

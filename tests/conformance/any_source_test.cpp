@@ -351,6 +351,61 @@ TEST_P(WaitAnyOver, TestMakesProgressAndTellsTheEnd) {
   expect_error(outcome.errors[0], {"rank 1 has left"});
 }
 
+TEST_P(AnySourceOver, SendrecvPassesDataAroundARing) {
+  for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{700'001}}) {
+    expect_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& c) {
+      const int next = (c.rank() + 1) % 3, before = (c.rank() + 2) % 3;
+      std::vector<int> got(count);
+      for (int round = 0; round < 5; ++round) {
+        const auto own = message(count, c.rank(), round);
+        c.sendrecv(own, next, got, before, 4);
+        require(got == message(count, before, round), "a message came wrong around the ring");
+        c.sendrecv(own, before, got, next, 4);
+        require(got == message(count, next, round), "a message came wrong around the ring");
+        if (c.rank() < 2) c.sendrecv(own, 1 - c.rank(), got, 1 - c.rank(), 4);
+        require(c.rank() == 2 || got == message(count, 1 - c.rank(), round), "an exchange went wrong");
+        c.sendrecv(own, c.rank(), got, c.rank(), 4);
+        require(got == own, "a rank's message to itself came wrong");
+      }
+      // Each half meets a send or a recv of its own.
+      const auto own = message(count, c.rank(), 7);
+      if (c.rank() == 0) {
+        const auto works = c.sendrecv_async(own, 1, got, 2);
+        wait_all(works);
+        require(works[1].source() == 2 && got == message(count, 2, 7), "a send and a sendrecv do not meet");
+      } else if (c.rank() == 1) {
+        c.recv(got, 0);
+        require(got == message(count, 0, 7), "a recv and a sendrecv do not meet");
+      } else {
+        c.send(own, 0);
+      }
+    });
+  }
+}
+
+TEST_P(AnySourceOver, AWrongSendrecvStartsNeitherHalf) {
+  expect_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
+    const int other = 1 - c.rank();
+    std::vector<int> out(4, c.rank()), in(4);
+    const auto refused = [](const char* said, const std::function<void()>& call) {
+      std::string error;
+      try {
+        call();
+      } catch (const InvalidArgument& thrown) {
+        error = thrown.what();
+      }
+      require(error.find(said) != error.npos && error.find("sendrecv") != error.npos, "said: " + error);
+    };
+    refused("peer 2", [&] { c.sendrecv(out, other, in, 2); });
+    refused("peer -1", [&] { c.sendrecv(out, -1, in, other); });
+    refused("tag", [&] { c.sendrecv(out, other, in, other, -1); });
+    refused("null", [&] { c.sendrecv(Buffer(nullptr, 4, DType::int32), other, in, other); });
+    refused("overlap", [&] { c.sendrecv(std::span(in).first(3), other, std::span(in).last(3), other); });
+    c.sendrecv(out, other, in, other);
+    require(in[0] == other, "a refused half was in flight");
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Conformance, AnySourceOver, kTransports, kTransportNames);
 INSTANTIATE_TEST_SUITE_P(Conformance, WaitAnyOver, kTransports, kTransportNames);
 

@@ -68,6 +68,7 @@ void use_all(Communicator& c, pid_t owner) {
   refused("barrier_async", [&] { (void)c.barrier_async(); });
   refused("send", [&] { c.send(one, 1 - c.rank()); });
   refused("recv", [&] { c.recv(one, 1 - c.rank()); });
+  refused("sendrecv", [&] { c.sendrecv(one, 1 - c.rank(), other, 1 - c.rank()); });
   refused("recv_async", [&] { (void)c.recv_async(one, 1 - c.rank()); });
   refused("split", [&] { (void)c.split(0); });
   refused("subgroup", [&] { (void)c.subgroup(std::vector<int>{0, 1}); });
