@@ -74,6 +74,16 @@ struct Counters {
   std::uint64_t operations = 0;         ///< calls begun, also those that need no message
 };
 
+/// For probe(): whichever rank has sent.
+inline constexpr int kAnyRank = -1;
+
+/// A message that has come, or has begun to come.
+struct ProbedMessage {
+  int source = kAnyRank;       ///< the rank that sent it, in the communicator's numbering
+  DType dtype = DType::uint8;  ///< the type of its elements
+  std::uint64_t count = 0;     ///< number of its elements
+};
+
 /// A group of ranks. Every rank must make the same collective calls in the same order; calls on different
 /// communicators and send/recv are independent of each other. A copy refers to the same group.
 ///
@@ -227,6 +237,14 @@ class Communicator {
   [[nodiscard]] std::array<Work, 2> sendrecv_async(BorrowedConstBuffer out, int to, Buffer in, int from,
                                                    int tag = 0);
   void sendrecv(ConstBuffer out, int to, Buffer in, int from, int tag = 0);
+
+  /// Blocks until a message with this tag has come from `peer`, or kAnyRank, that no recv has taken or waits
+  /// for. The message stays: the next recv from its source takes it. If several threads receive with one tag,
+  /// another may take it before. Fails as a recv does.
+  [[nodiscard]] ProbedMessage probe(int peer, int tag = 0);
+  /// The same for at most `timeout`, after which nothing is returned and nothing has failed. Zero: looks
+  /// once.
+  [[nodiscard]] std::optional<ProbedMessage> probe(int peer, int tag, std::chrono::nanoseconds timeout);
 
   /// Collective: one new communicator per color, ranks ordered by (key, old rank). A negative color gets an
   /// invalid Communicator. The new one shares the links of this one.

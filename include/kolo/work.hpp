@@ -12,6 +12,7 @@
 
 namespace kolo {
 
+class Communicator;
 namespace engine {
 class Operation;
 }
@@ -66,6 +67,7 @@ class [[nodiscard]] Work {
   int source() const noexcept;
 
  private:
+  friend class Communicator;
   friend std::optional<std::size_t> wait_any(std::span<const Work>, std::chrono::nanoseconds);
   friend bool wait_all(std::span<const Work>, std::chrono::nanoseconds);
   std::shared_ptr<engine::Operation> operation_;

@@ -268,7 +268,7 @@ void Communicator::recv(Buffer data, int peer, int tag) {
   state().start_message(State::Message::recv, data, peer, tag, true).wait();
 }
 Work Communicator::recv_any_async(Buffer data, int tag) {
-  return state().start_message(State::Message::recv_any, data, 0, tag, false);
+  return state().start_message(State::Message::recv_any, data, kAnyRank, tag, false);
 }
 std::array<Work, 2> Communicator::sendrecv_async(BorrowedConstBuffer out, int to, Buffer in, int from,
                                                  int tag) {
@@ -277,7 +277,7 @@ std::array<Work, 2> Communicator::sendrecv_async(BorrowedConstBuffer out, int to
   own.check_message("sendrecv", in, from, tag);
   const auto begin = [](const ConstBuffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.data); };
   if (begin(out) < begin(in) + in.bytes() && begin(in) < begin(out) + out.bytes())
-    throw InvalidArgument("sendrecv: `out` and `in` overlap", {});
+    throw InvalidArgumentError("sendrecv: `out` and `in` overlap", {});
   const Work receive = own.start_message(State::Message::recv, in, from, tag, false);
   return {own.start_message(State::Message::send, out, to, tag, false), receive};
 }
@@ -285,9 +285,23 @@ void Communicator::sendrecv(ConstBuffer out, int to, Buffer in, int from, int ta
   wait_all(sendrecv_async(out, to, in, from, tag));
 }
 int Communicator::recv_any(Buffer data, int tag) {
-  const Work work = state().start_message(State::Message::recv_any, data, 0, tag, true);
+  const Work work = state().start_message(State::Message::recv_any, data, kAnyRank, tag, true);
   work.wait();
   return work.source();
+}
+
+std::optional<ProbedMessage> Communicator::probe(int peer, int tag, std::chrono::nanoseconds timeout) {
+  State& own = state();
+  const Work work = own.start_message(State::Message::probe, {}, peer, tag, true);
+  const bool is_over = timeout.count() > 0 ? work.wait(timeout) : work.test();
+  if (!is_over) own.engine->give_up(*work.operation_);
+  work.wait();  // throws what has ended it meanwhile
+  if (work.source() < 0) return std::nullopt;
+  const transport::Signature& message = work.operation_->spec().signature;
+  return ProbedMessage{work.source(), static_cast<DType>(message.dtype), message.count};
+}
+ProbedMessage Communicator::probe(int peer, int tag) {
+  return probe(peer, tag, std::chrono::nanoseconds::max()).value();
 }
 
 // --- Subgroups

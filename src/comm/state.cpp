@@ -252,12 +252,18 @@ void Communicator::State::check_message(const char* name, ConstBuffer data, int 
 
 Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now) {
   const bool sends = kind == Message::send;
-  const bool is_from_any = kind == Message::recv_any;
-  check_message(is_from_any ? "recv_any" : sends ? "send" : "recv", data, is_from_any ? rank : peer, tag);
+  const bool probes = kind == Message::probe;
+  const bool is_from_any = kind == Message::recv_any || probes;
   // A receive from any rank has the same plan as one from a named rank. The engine finds its source.
+  const int planned_peer = is_from_any && peer == kAnyRank ? rank : peer;
+  check_message(probes        ? "probe"
+                : is_from_any ? "recv_any"
+                : sends       ? "send"
+                              : "recv",
+                data, planned_peer, tag);
   const schedule::CallKey key{.collective = schedule::Collective::send_recv,
                               .dtype = data.dtype,
-                              .root = sends ? peer : -1 - (is_from_any ? rank : peer),
+                              .root = sends ? peer : -1 - planned_peer,
                               .count = data.count,
                               .segment_bytes = config().segment_bytes};
   engine::OperationSpec spec;
@@ -265,13 +271,14 @@ Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer
   spec.input = data.data;
   spec.output = const_cast<void*>(data.data);
   if (!sends) spec.source = is_from_any ? engine::kAnySource : peer;
+  if (probes) spec.probed = peer;
   return with_memory([&] {
     const std::lock_guard lock(mutex);
     const engine::PreparedCall& prepared = plans.get(key, [&] { return prepare(key); });
     spec.prepared = &prepared;
     spec.signature = prepared.signature;
     spec.timeout = timeout;
-    spec.counts = !meeting;
+    spec.counts = !meeting && !probes;
     const std::uint32_t index = sends ? messages_sent[{peer, tag}]++ : 0;
     spec.sequence = engine::MessageNumber{static_cast<std::uint32_t>(tag), index}.sequence();
     return Work(engine->start(spec, waits_now));

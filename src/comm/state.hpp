@@ -93,10 +93,10 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// Checks, chooses, lowers and starts. Throws InvalidArgumentError, and what with_memory() does; other
   /// errors come with the Work.
   Work start(comm::Call call, bool waits_now, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {});
-  /// Throws InvalidArgument for what no message of the call `name` can have.
+  /// Throws InvalidArgumentError for what no message of the call `name` can have.
   void check_message(const char* name, ConstBuffer data, int peer, int tag) const;
-  enum class Message { send, recv, recv_any };
-  /// `data`: what is sent, or writable memory. `peer`: ignored for recv_any.
+  enum class Message { send, recv, recv_any, probe };
+  /// `data`: what is sent, or writable memory. `peer`: kAnyRank for recv_any, and for a probe perhaps.
   Work start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now);
 };
 

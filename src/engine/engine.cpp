@@ -156,6 +156,14 @@ void Engine::then(std::shared_ptr<Operation> operation, Callbacks::Callback call
   callbacks_->expect();
 }
 
+void Engine::give_up(Operation& probe) {
+  const auto lock = driver_.enter();
+  if (probe.done()) return;
+  schedules_.forget(probe);
+  probe.end(Status(), Clock::now());
+  release(probe);
+}
+
 void Engine::on_finished(Operation& operation) {
   release(operation);
 }

@@ -81,6 +81,8 @@ class Engine final : private Driven,
   /// thread drives. Returns false, and does nothing, if the operation is done already. Thread-safe.
   bool notify(Operation& operation, Completion& completion);
   void forget(Operation& operation, const Completion& completion);
+  /// Ends a probe that has found nothing. Thread-safe.
+  void give_up(Operation& probe);
   /// Calls `callback` once the operation is done, after the callbacks of those that were done before. Throws
   /// SystemError if the system has no more threads. Thread-safe.
   void then(std::shared_ptr<Operation> operation, Callbacks::Callback callback);

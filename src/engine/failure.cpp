@@ -33,8 +33,9 @@ std::uint32_t in_ms(std::chrono::nanoseconds time) {
       std::clamp<std::int64_t>(ms, 0, std::numeric_limits<std::uint32_t>::max()));
 }
 
-/// "send" or "recv".
+/// "send", "recv" or "probe".
 std::string_view name_of_message(const OperationSpec& spec) {
+  if (spec.probed != kNoSource) return "probe";
   return spec.prepared->plan->steps.front().kind == schedule::StepKind::send ? "send" : "recv";
 }
 
@@ -163,9 +164,10 @@ std::string Engine::call_of(const Operation& operation) const {
     const std::string_view name = name_of_message(spec);
     const int source = operation.source();
     const std::string peer =
-        operation.is_unmatched()
+        operation.is_unmatched() && spec.probed < 0
             ? "any rank"
             : fmt::format("rank {}", source >= 0 ? source : spec.prepared->plan->steps.front().peer);
+    if (name == "probe") text = "a message";
     text = fmt::format("{}({}) {} {} with tag {}", name, text, name == "send" ? "to" : "from", peer,
                        message->tag);
   } else {
@@ -250,7 +252,7 @@ WaitingCall Engine::waiting_call(Operation& operation) const {
   const OperationSpec& spec = operation.spec();
   auto kind = collective;
   if (is_message(spec)) kind = name_of_message(spec) == "send" ? send : receive;
-  if (operation.is_unmatched()) kind = receive_from_any;
+  if (operation.is_unmatched()) kind = spec.probed >= 0 ? probe : receive_from_any;
   WaitingCall call{&operation,
                    kind,
                    spec.timeout,

@@ -108,7 +108,7 @@ std::optional<Failure> FailureDetector::find_silent(const WaitingCall& call, Clo
     if (peer == rank_ || state.has_ended || state.has_left) continue;  // find_gone() reports these
     // All that the peer had to send may have come, and wait to be taken in.
     const bool is_needed =
-        state.is_awaited || call.in_shared_memory || call.kind == WaitingCall::Kind::receive_from_any;
+        state.is_awaited || call.in_shared_memory || call.kind >= WaitingCall::Kind::receive_from_any;
     if (!is_needed || !is_silent(peer, call.ping, now)) continue;
     return Failure{Code::peer_lost, peer,
                    fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
@@ -186,7 +186,7 @@ std::string FailureDetector::unmatched_message(const WaitingCall& call) const {
   for (const int peer : call.awaited) {
     const auto tag = peers_.unmatched_tag(peer, call.ping.context);
     if (!tag) continue;
-    const bool is_known = call.kind == WaitingCall::Kind::receive;
+    const bool is_known = call.kind != WaitingCall::Kind::receive_from_any;
     return fmt::format("; {} has sent one with tag {}, which no recv has met",
                        is_known ? "it" : peers_.name_of(peer), *tag);
   }

@@ -47,7 +47,7 @@ class MonitoredPeers {
 
 /// An operation that waits.
 struct WaitingCall {
-  enum class Kind { collective, send, receive, receive_from_any };
+  enum class Kind { collective, send, receive, receive_from_any, probe };
 
   const void* operation;  ///< identifies it
   Kind kind;

@@ -56,6 +56,7 @@ struct OperationSpec {
   std::uint64_t call = 0;      ///< the collective's number, for messages; 0 for send and recv
   std::chrono::nanoseconds timeout{};  ///< longest time without progress
   int source = kNoSource;              ///< of a receive: the communicator's rank that sends, or kAnySource
+  int probed = kNoSource;              ///< of a probe: as `source`, which is kAnySource then
   bool counts = true;                  ///< appears in counters and the timeline
 
   const schedule::CallKey& key() const { return prepared->key; }

@@ -53,11 +53,19 @@ void ScheduleExecutor::find_sender(ScheduleOperation& operation) {
 bool ScheduleExecutor::match(ScheduleOperation& operation, int source) {
   const OperationSpec& spec = operation.spec();
   const int peer = spec.ranks()[static_cast<std::size_t>(source)];
-  if (!link(peer).has_unexpected()) return false;
+  const bool is_asked = spec.probed < 0 || spec.probed == source;
+  if (!is_asked || !link(peer).has_unexpected()) return false;
   const std::uint32_t tag = tag_of(spec);
   std::uint32_t& index = spec.group->receives[{peer, tag}];
   const std::uint64_t sequence = MessageNumber{tag, index}.sequence();
   if (!link(peer).has_unexpected({spec.group->context, 0, sequence})) return false;
+  if (spec.probed != kNoSource) {
+    transport::Signature message;
+    link(peer).for_each_unexpected_of(spec.group->context, sequence,
+                                      [&](const auto&, const auto& theirs) { message = theirs; });
+    operation.find(source, message);
+    return true;
+  }
   ++index;
   operation.match(source, sequence);
   return true;
@@ -75,11 +83,13 @@ void ScheduleExecutor::on_arrived(int peer) {
 std::optional<Failure> ScheduleExecutor::find_unmatchable() const {
   for (const Operation* operation : unmatched_) {
     const auto& ranks = operation->spec().ranks();
-    const bool may_come = ranks.size() == 1 || std::ranges::any_of(ranks, [&](int peer) {
-                            return peer != rank_ && !peers_[peer].is_gone();
+    const std::vector<int> awaited = operation->waiting_for();
+    const bool may_come = awaited.empty() || std::ranges::any_of(awaited, [&](int rank) {
+                            const int peer = ranks[static_cast<std::size_t>(rank)];
+                            return peer == rank_ || !peers_[peer].is_gone();
                           });
     if (may_come) continue;
-    const int first = ranks[static_cast<std::size_t>(other_ranks(ranks).front())];
+    const int first = ranks[static_cast<std::size_t>(awaited.front())];
     return Failure{
         Code::peer_lost, first,
         fmt::format("{} has left, and no other rank is there that could send", peers_.name_of(first))};

@@ -26,6 +26,10 @@ class ScheduleExecutor final : public Executor {
   void begin(Operation& operation, bool waits_now) override;
   /// Messages have come from the peer, or begun to come, for which no receive is posted.
   void on_arrived(int peer);
+  /// A probe that has found nothing ends.
+  void forget(const Operation& operation) {
+    std::erase_if(unmatched_, [&](const ScheduleOperation* other) { return other == &operation; });
+  }
   /// A receive from any rank to which no rank is left that could send.
   std::optional<Failure> find_unmatchable() const;
   /// All operations end.

@@ -22,6 +22,12 @@ void ScheduleOperation::match(int source, std::uint64_t sequence) {
   begin_plan();
 }
 
+void ScheduleOperation::find(int source, const transport::Signature& message) {
+  source_ = source;
+  spec_.signature = message;
+  finish();
+}
+
 void ScheduleOperation::begin_plan() {
   const Plan& plan = *prepared_->plan;
   const auto count = plan.steps.size();
@@ -257,6 +263,7 @@ int ScheduleOperation::waiting_step() const {
 }
 
 std::vector<int> ScheduleOperation::waiting_for() const {
+  if (is_unmatched() && spec_.probed >= 0) return {spec_.probed};
   if (is_unmatched()) return executor_.other_ranks(spec_.ranks());
   std::vector<int> receives;
   std::vector<int> sends;

@@ -27,6 +27,8 @@ class ScheduleOperation final : public Operation {
   void begin();
   /// The message `sequence` from `source` is this receive's.
   void match(int source, std::uint64_t sequence);
+  /// This message is what the probe looks for.
+  void find(int source, const transport::Signature& message);
   /// Numbers a receive from a named rank.
   void set_sequence(std::uint64_t sequence) { spec_.sequence = sequence; }
 

@@ -391,7 +391,7 @@ TEST_P(AnySourceOver, AWrongSendrecvStartsNeitherHalf) {
       std::string error;
       try {
         call();
-      } catch (const InvalidArgument& thrown) {
+      } catch (const InvalidArgumentError& thrown) {
         error = thrown.what();
       }
       require(error.find(said) != error.npos && error.find("sendrecv") != error.npos, "said: " + error);

@@ -69,6 +69,7 @@ void use_all(Communicator& c, pid_t owner) {
   refused("send", [&] { c.send(one, 1 - c.rank()); });
   refused("recv", [&] { c.recv(one, 1 - c.rank()); });
   refused("sendrecv", [&] { c.sendrecv(one, 1 - c.rank(), other, 1 - c.rank()); });
+  refused("probe", [&] { static_cast<void>(c.probe(kAnyRank)); });
   refused("recv_async", [&] { (void)c.recv_async(one, 1 - c.rank()); });
   refused("split", [&] { (void)c.split(0); });
   refused("subgroup", [&] { (void)c.subgroup(std::vector<int>{0, 1}); });
