@@ -109,7 +109,9 @@ struct ConstBuffer {
 
 /// As ConstBuffer, of memory that outlives the call: what asynchronous calls read.
 struct BorrowedConstBuffer : ConstBuffer {
+  /// As those of a ConstBuffer.
   using ConstBuffer::ConstBuffer;
+  /// No memory.
   BorrowedConstBuffer() = default;
   /// The same memory.
   BorrowedConstBuffer(const ConstBuffer& buffer) : ConstBuffer(buffer) {}  // NOLINT: implicit on purpose

@@ -28,7 +28,8 @@ typedef enum kolo_status {
   KOLO_SYSTEM_ERROR = 7        ///< the operating system refused something (memory, sockets, threads)
 } kolo_status;
 
-/// The element types. float16 and bfloat16 are the bits in a uint16_t, float8 those in a uint8_t.
+/// The element types. float16 and bfloat16 are the bits in a uint16_t, float8 those in a uint8_t. A boolean
+/// is a byte of 0 or 1, a complex64 two floats (float complex), a complex128 two doubles.
 typedef enum kolo_dtype {
   KOLO_FLOAT32 = 0,
   KOLO_FLOAT64 = 1,
@@ -42,22 +43,22 @@ typedef enum kolo_dtype {
   KOLO_UINT16 = 9,
   KOLO_UINT32 = 10,
   KOLO_UINT64 = 11,
-  KOLO_BOOLEAN = 12,    ///< a byte of 0 or 1
-  KOLO_COMPLEX64 = 13,  ///< two floats: float complex
-  KOLO_COMPLEX128 = 14,  ///< two doubles: double complex
+  KOLO_BOOLEAN = 12,
+  KOLO_COMPLEX64 = 13,
+  KOLO_COMPLEX128 = 14,
   KOLO_FLOAT8_E4M3FN = 15,
   KOLO_FLOAT8_E5M2 = 16
 } kolo_dtype;
 
 /// How the ranks' contributions are combined, element by element; the average is their sum divided by the
-/// number of ranks.
+/// number of ranks, and not of integers. Operations on bits are of integers and booleans.
 typedef enum kolo_op {
   KOLO_SUM = 0,
   KOLO_PRODUCT = 1,
   KOLO_MIN = 2,
   KOLO_MAX = 3,
-  KOLO_AVERAGE = 4,  ///< not of integers
-  KOLO_BIT_AND = 5,  ///< of integers and booleans, as the two that follow
+  KOLO_AVERAGE = 4,
+  KOLO_BIT_AND = 5,
   KOLO_BIT_OR = 6,
   KOLO_BIT_XOR = 7
 } kolo_op;
