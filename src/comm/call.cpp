@@ -182,8 +182,7 @@ std::string why_not_rounded(const schedule::CallKey& key) {
   if (key.collective != schedule::Collective::all_reduce) return "only all_reduce has one";
   if (key.dtype != DType::float32) return fmt::format("it rounds float32, not {}", name_of(key.dtype));
   if (key.op == ReduceOp::sum || key.op == ReduceOp::average) return {};
-  return fmt::format("it serves sum and average, not {}",
-                     key.custom.empty() ? name_of(key.op) : std::string_view(key.custom));
+  return fmt::format("it serves sum and average, not {}", key.custom.empty() ? name_of(key.op) : key.custom);
 }
 
 Status check_wire(const schedule::CallKey& key, Wire wire) {
@@ -246,7 +245,7 @@ Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_co
   if (traits.has_root()) key.root = call.root;
   if (traits.reduces) key.op = call.reduction.op();
   if (traits.reduces && custom != nullptr) {
-    key.custom = custom->name;
+    key.custom = Name(custom->name);
     key.commutative = custom->commutative;
   }
   if (call.options->wire) {

@@ -37,7 +37,7 @@ std::uint64_t details_of(const schedule::CallKey& key) {
   if (key.collective != schedule::Collective::all_to_all) {
     for (const std::uint64_t part : key.parts) value = hash(value, part);
   }
-  if (key.is_custom()) value = hash(hash(value, std::uint64_t{1}), std::string_view(key.custom));
+  if (key.is_custom()) value = hash(hash(value, std::uint64_t{1}), key.custom);
   return hash(value, std::uint64_t{key.is_uneven()});
 }
 
@@ -156,7 +156,7 @@ Wire Communicator::State::wire_for(const schedule::CallKey& key, const CallOptio
 void Communicator::State::apply(const CallOptions& options, schedule::CallKey& key) const {
   key.segment_bytes = options.segment_bytes > 0 ? options.segment_bytes : config().segment_bytes;
   key.wire = wire_for(key, options);
-  if (!options.algorithm.empty()) key.algorithm = options.algorithm;
+  key.algorithm = options.algorithm;
 }
 
 std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const schedule::CallKey& key) const {
@@ -188,6 +188,7 @@ std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const s
     prepared->team = group->team.get();
     prepared->shape =
         engine::shared_memory::make_shape(*form, parts_of(key, size), size, key.root, size_of(key.dtype));
+    if (form->reduces()) prepared->shape.fold = kernels::fold_function(key.dtype, key.op);
   } else {
     prepared->plan =
         engine::make_plan(chosen.algorithm->generate({key.collective, rank, size, key.root, chosen.arguments,

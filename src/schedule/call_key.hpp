@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kolo/dtype.hpp"
@@ -26,13 +26,24 @@ struct CallKey {
   /// Elements of the whole data, the same on every rank; 0 for an all_to_all with counts.
   std::uint64_t count = 0;
   std::uint64_t segment_bytes = 1u << 19;
-  std::string algorithm = {};  ///< as the caller names it; empty: kolo's choice
-  std::string custom = {};     ///< the name of the caller's own reduction
+  // Texts that live as long as the process, as a Name's.
+  std::string_view algorithm = {};  ///< as the caller names it; empty: kolo's choice
+  std::string_view custom = {};     ///< the name of the caller's own reduction
   /// Elements of the part of each rank, if the caller gives counts; for all_to_all of what this rank sends to
   /// each, and then of what it receives from each.
   std::vector<std::uint64_t> parts = {};
 
-  bool operator==(const CallKey&) const = default;
+  /// A tenth of a short call, were it defaulted: most keys have neither texts nor parts.
+  bool operator==(const CallKey& other) const {
+    const auto same_text = [](std::string_view one, std::string_view two) {
+      return one.size() == two.size() && (one.empty() || one == two);
+    };
+    return count == other.count && collective == other.collective && dtype == other.dtype && op == other.op &&
+           wire == other.wire && commutative == other.commutative && in_place == other.in_place &&
+           root == other.root && segment_bytes == other.segment_bytes &&
+           same_text(algorithm, other.algorithm) && same_text(custom, other.custom) &&
+           parts.size() == other.parts.size() && (parts.empty() || parts == other.parts);
+  }
 
   /// Whether the reduction is the caller's own, which never runs in shared memory.
   bool is_custom() const { return op == ReduceOp::custom; }

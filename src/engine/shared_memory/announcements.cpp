@@ -38,8 +38,7 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
   call.shape = &spec.prepared->shape;
   call.input = static_cast<const std::byte*>(spec.input);
   call.output = static_cast<std::byte*>(spec.output);
-  call.fold =
-      call.shape->form.reduces() ? kernels::fold_function(spec.key().dtype, spec.reduction.op()) : nullptr;
+  call.fold = call.shape->fold;
   CallDescriptor& descriptor = running.descriptor_of(rank_);
   descriptor.signature = spec.signature;
   running.signature = spec.signature;  // a copy to compare with: other cores have the descriptor's line

@@ -26,6 +26,8 @@ struct Shape {
   std::vector<schedule::DataRange> parts =
       {};  ///< by rank: what reduce_own reduces there; empty for other forms
 
+  kernels::FoldFn fold = nullptr;  ///< of forms that reduce
+
   std::uint64_t bytes() const { return count * element_bytes; }
   std::uint64_t shown_bytes(int rank) const {
     return shown[static_cast<std::size_t>(rank)].count * element_bytes;
