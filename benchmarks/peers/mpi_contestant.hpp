@@ -118,6 +118,9 @@ class MpiContestant : public Contestant {
       case Kind::all_to_all:
         MPI_Alltoall(in_place_ ? here : in, count_, type_, out, count_, type_, world);
         break;
+      case Kind::scan:
+        MPI_Scan(in_place_ ? here : in, out, count_, type_, op_, world);
+        break;
       case Kind::barrier:
         MPI_Barrier(world);
         break;
@@ -159,6 +162,9 @@ class MpiContestant : public Contestant {
         break;
       case Kind::all_to_all:
         MPI_Ialltoall(in_place_ ? here : in, count_, type_, out, count_, type_, world, request);
+        break;
+      case Kind::scan:
+        MPI_Iscan(in_place_ ? here : in, out, count_, type_, op_, world, request);
         break;
       case Kind::barrier:
         MPI_Ibarrier(world, request);

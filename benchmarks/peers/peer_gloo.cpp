@@ -93,6 +93,7 @@ class GlooContestant : public Contestant {
         }
         return {"ring", "bcube"};
       case Kind::reduce_scatter:  // only in an older class, in place
+      case Kind::scan:            // none
         return {};
       case Kind::all_to_all:  // never in place
         if (what.in_place) return {};

@@ -103,6 +103,8 @@ void KoloContestant::call(const Buffers& buffers) {
     case Kind::all_to_all:
       return in_place ? communicator_.all_to_all(out, options_)
                       : communicator_.all_to_all(in, out, {}, {}, options_);
+    case Kind::scan:
+      return communicator_.scan(in, out, what_.op, options_);
     case Kind::barrier:
       return communicator_.barrier(options_);
     case Kind::send_recv: {
@@ -145,6 +147,8 @@ Work KoloContestant::start(const Buffers& buffers) {
     case Kind::all_to_all:
       return in_place ? communicator_.all_to_all_async(out, options_)
                       : communicator_.all_to_all_async(in, out, {}, {}, options_);
+    case Kind::scan:
+      return communicator_.scan_async(in, out, what_.op, options_);
     case Kind::barrier:
       return communicator_.barrier_async(options_);
     case Kind::send_recv:

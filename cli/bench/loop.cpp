@@ -90,7 +90,8 @@ class Data {
     const schedule::CollectiveTraits& traits = schedule::traits_of(what_.kind);
     // A contribution with a part for each rank: this rank gets its own.
     const std::uint64_t first = traits.input == schedule::Parts::per_rank ? mine : 0;
-    if (traits.reduces) return pattern_.count_wrong_reduced(out, count, number, first);
+    if (traits.reduces)
+      return pattern_.count_wrong_reduced(out, count, number, first, traits.prefix ? rank_ + 1 : 0);
     if (traits.output != schedule::Parts::per_rank) {
       const int source = traits.has_root() ? 0 : rank_ ^ 1;
       return pattern_.count_wrong(out, count, source, number, first);

@@ -81,9 +81,10 @@ std::int64_t Pattern::value(int rank, std::uint64_t iteration, std::uint64_t ind
   return own(largest_ + 1);
 }
 
-std::int64_t Pattern::reduced(std::uint64_t iteration, std::uint64_t index) const {
+std::int64_t Pattern::reduced(std::uint64_t iteration, std::uint64_t index, int ranks) const {
+  if (ranks == 0) ranks = ranks_;
   std::int64_t result = value(0, iteration, index);
-  for (int rank = 1; rank < ranks_; ++rank) {
+  for (int rank = 1; rank < ranks; ++rank) {
     const std::int64_t next = value(rank, iteration, index);
     switch (op_.value_or(ReduceOp::sum)) {
       case ReduceOp::product:
@@ -108,23 +109,23 @@ std::int64_t Pattern::reduced(std::uint64_t iteration, std::uint64_t index) cons
         result += next;
     }
   }
-  return op_ == ReduceOp::average ? result / ranks_ : result;
+  return op_ == ReduceOp::average ? result / ranks : result;
 }
 
-void Pattern::make_table(std::uint64_t count, int rank, std::uint64_t iteration, std::uint64_t first) {
+template <typename Value>
+void Pattern::make_table(std::uint64_t count, std::uint64_t first, Value value_of) {
   table_count_ = std::min(count, kPeriod);
   const std::size_t element = size_of(dtype_);
   table_.resize(table_count_ * element);
   for (std::uint64_t i = 0; i < table_count_; ++i) {
-    const std::int64_t v =
-        rank == kReducedRank ? reduced(iteration, first + i) : value(rank, iteration, first + i);
+    const std::int64_t v = value_of(first + i);
     with_type(dtype_,
               [&]<typename T>(std::type_identity<T>) { store_element(table_.data(), i, narrow<T>(v)); });
   }
 }
 
 void Pattern::fill(void* out, std::uint64_t count, int rank, std::uint64_t iteration, std::uint64_t first) {
-  make_table(count, rank, iteration, first);
+  make_table(count, first, [&](std::uint64_t index) { return value(rank, iteration, index); });
   auto* at = static_cast<std::byte*>(out);
   const std::size_t element = size_of(dtype_);
   for (std::uint64_t done = 0; done < count; done += table_count_) {
@@ -149,13 +150,13 @@ std::uint64_t Pattern::compare(const void* got, std::uint64_t count) const {
 
 std::uint64_t Pattern::count_wrong(const void* got, std::uint64_t count, int rank, std::uint64_t iteration,
                                    std::uint64_t first) {
-  make_table(count, rank, iteration, first);
+  make_table(count, first, [&](std::uint64_t index) { return value(rank, iteration, index); });
   return compare(got, count);
 }
 
 std::uint64_t Pattern::count_wrong_reduced(const void* got, std::uint64_t count, std::uint64_t iteration,
-                                           std::uint64_t first) {
-  make_table(count, kReducedRank, iteration, first);
+                                           std::uint64_t first, int ranks) {
+  make_table(count, first, [&](std::uint64_t index) { return reduced(iteration, index, ranks); });
   return compare(got, count);
 }
 

@@ -28,21 +28,23 @@ class Pattern {
   static std::string limitation(DType dtype, std::optional<ReduceOp> op, int ranks);
 
   std::int64_t value(int rank, std::uint64_t iteration, std::uint64_t index) const;
-  /// The reduction of all ranks' values.
-  std::int64_t reduced(std::uint64_t iteration, std::uint64_t index) const;
+  /// The reduction of the values of the first `ranks` ranks; 0: of all.
+  std::int64_t reduced(std::uint64_t iteration, std::uint64_t index, int ranks = 0) const;
 
   /// Writes elements [first, first + count) of `rank`.
   void fill(void* out, std::uint64_t count, int rank, std::uint64_t iteration, std::uint64_t first = 0);
   /// Number of the `count` elements that differ in any bit from those of `rank` from `first` on.
   std::uint64_t count_wrong(const void* got, std::uint64_t count, int rank, std::uint64_t iteration,
                             std::uint64_t first = 0);
-  /// Number of elements that differ in any bit from the reduction of all ranks' elements.
+  /// Number of elements that differ in any bit from those of reduced().
   std::uint64_t count_wrong_reduced(const void* got, std::uint64_t count, std::uint64_t iteration,
-                                    std::uint64_t first = 0);
+                                    std::uint64_t first = 0, int ranks = 0);
 
  private:
   static constexpr int kReducedRank = -1;
-  void make_table(std::uint64_t count, int rank, std::uint64_t iteration, std::uint64_t first);
+  /// `value_of(index)`: the element.
+  template <typename Value>
+  void make_table(std::uint64_t count, std::uint64_t first, Value value_of);
   std::uint64_t compare(const void* got, std::uint64_t count) const;
 
   DType dtype_;

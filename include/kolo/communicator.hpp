@@ -210,6 +210,12 @@ class Communicator {
                   const CallOptions& options = {});
   void all_to_all(Buffer data, const CallOptions& options = {});
 
+  /// Rank r ends with the reduction of the contributions of ranks 0 to r, in this order (MPI_Scan). Any
+  /// operation but average. In place: `out` is `in`.
+  Work scan_async(BorrowedConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
+                  const CallOptions& options = {});
+  void scan(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum, const CallOptions& options = {});
+
   /// Returns when every rank has called it.
   Work barrier_async(const CallOptions& options = {});
   void barrier(const CallOptions& options = {});

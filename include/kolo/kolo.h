@@ -107,6 +107,9 @@ void kolo_free(void* memory);
 /// Every rank ends with the reduction of all contributions, bitwise identical on all ranks.
 kolo_status kolo_all_reduce(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
                             kolo_dtype dtype, kolo_op op, kolo_work** work);
+/// Rank r ends with the reduction of the contributions of ranks 0 to r, in this order. Not KOLO_AVERAGE.
+kolo_status kolo_scan(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                      kolo_dtype dtype, kolo_op op, kolo_work** work);
 /// Rank r ends with part r of the reduction. `in` holds one part per rank. Part r has counts[r] elements;
 /// with `counts` null each part has `count`. In place: `out` is this rank's part of `in`.
 kolo_status kolo_reduce_scatter(kolo_communicator* communicator, const void* in, void* out, uint64_t count,

@@ -48,6 +48,7 @@
   X(all_to_all_direct)                 \
   X(all_to_all_direct_in_place)        \
   X(all_to_all_bruck)                  \
+  X(scan_recursive_doubling)           \
   X(barrier_dissemination)             \
   X(barrier_tree)                      \
   X(barrier_recursive_doubling)

@@ -267,6 +267,14 @@ kolo_status kolo_all_reduce(kolo_communicator* communicator, const void* in, voi
   });
 }
 
+kolo_status kolo_scan(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                      kolo_dtype dtype, kolo_op op, kolo_work** work) {
+  return run(communicator, work, [&](Communicator& group, bool waits) {
+    const kolo::DType type = type_of(dtype);
+    return KOLO_CALL(scan, ConstBuffer(in, count, type), Buffer(out, count, type), operation_of(op));
+  });
+}
+
 kolo_status kolo_reduce_scatter(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
                                 const uint64_t* counts, kolo_dtype dtype, kolo_op op, kolo_work** work) {
   return run(communicator, work, [&](Communicator& group, bool waits) {

@@ -222,6 +222,8 @@ Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_co
   }
   if (traits.reduces && !knows(call.in.dtype, call.reduction.op()))
     return wrong(call, why_not(call.in.dtype, call.reduction.op()));
+  if (traits.prefix && call.reduction.op() == ReduceOp::average)
+    return wrong(call, "a prefix has no average: sum, and divide by the number of ranks that yours has");
   if (custom != nullptr && custom->dtype.value_or(call.in.dtype) != call.in.dtype) {
     return wrong(call, fmt::format("the reduction {} is of {}, but `in` is {}", call.reduction.name(),
                                    name_of(*custom->dtype), name_of(call.in.dtype)));

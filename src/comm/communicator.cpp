@@ -248,6 +248,17 @@ void Communicator::all_to_all(Buffer data, const CallOptions& options) {
   state().start(make_in_place_all_to_all(data, options), true).wait();
 }
 
+Work Communicator::scan_async(BorrowedConstBuffer in, Buffer out, Reduction reduction,
+                              const CallOptions& options) {
+  return state().start(make_reducing(schedule::Collective::scan, in, out, std::move(reduction), 0, options),
+                       false);
+}
+void Communicator::scan(ConstBuffer in, Buffer out, Reduction reduction, const CallOptions& options) {
+  state()
+      .start(make_reducing(schedule::Collective::scan, in, out, std::move(reduction), 0, options), true)
+      .wait();
+}
+
 Work Communicator::barrier_async(const CallOptions& options) {
   return state().start(make_call(schedule::Collective::barrier, {}, {}, options), false);
 }

@@ -17,6 +17,7 @@ enum class Collective : std::uint8_t {
   scatter,
   gather,
   all_to_all,
+  scan,
   barrier,
   send_recv,
 };
@@ -40,6 +41,7 @@ struct CollectiveTraits {
   Parts input = Parts::none;
   Parts output = Parts::none;
   bool reduces = false;  ///< outputs hold the reduction of all contributions; else data of one rank each
+  bool prefix = false;   ///< of a reduction: rank r's output holds ranks 0 to r, in this order
   bool input_at_root = false;   ///< only the root has input
   bool output_at_root = false;  ///< only the root has output
   Placement placement = Placement::either;
@@ -72,6 +74,7 @@ inline constexpr auto kCollectives = std::to_array<CollectiveTraits>({
     {.name = "scatter", .input = Parts::per_rank, .output = Parts::own, .input_at_root = true},
     {.name = "gather", .input = Parts::own, .output = Parts::per_rank, .output_at_root = true},
     {.name = "all_to_all", .input = Parts::per_rank, .output = Parts::per_rank},
+    {.name = "scan", .input = Parts::chunks, .output = Parts::chunks, .reduces = true, .prefix = true},
     {.name = "barrier", .placement = Placement::apart},
     {.name = "send_recv", .input = Parts::own, .output = Parts::own, .placement = Placement::apart},
 });

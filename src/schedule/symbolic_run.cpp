@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -184,6 +185,13 @@ class Run {
       std::string why;
       if (piece.origin != origin) {
         why = fmt::format("{} ends with {} instead of {}", name(), place(piece.origin), place(origin));
+      } else if (traits_of(schedule.collective).prefix) {
+        std::vector<int> expected(static_cast<std::size_t>(schedule.rank) + 1);
+        std::iota(expected.begin(), expected.end(), 0);
+        if (contributions_.ranks(piece.who) != expected) {
+          why = fmt::format("{} ends with the sum of {} instead of ranks 0 to {}", name(),
+                            contributions_.describe(piece.who), schedule.rank);
+        }
       } else if (is_reducing(schedule.collective)) {
         if (!contributions_.complete(piece.who)) {
           why = name() + " ends without the contribution of " + contributions_.first_missing(piece.who);

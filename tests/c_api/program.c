@@ -55,6 +55,12 @@ static void uneven_parts(void) {
   for (int i = 0; i < rank; ++i) CHECK(own[i] == element(rank, rank, i));
 }
 
+static void prefixes(void) {
+  int32_t sum = rank + 1;
+  OK(kolo_scan(group, &sum, &sum, 1, KOLO_INT32, KOLO_SUM, NULL));
+  CHECK(sum == (rank + 1) * (rank + 2) / 2);
+}
+
 static void equal_parts(void) {
   int32_t sent[2 * kMostRanks], received[2 * kMostRanks];
   for (int r = 0; r < ranks; ++r) {
@@ -193,6 +199,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[1], "collectives") == 0) {
     reductions();
     uneven_parts();
+    prefixes();
     equal_parts();
     messages();
     parts_of_the_group();

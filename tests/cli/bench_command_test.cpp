@@ -96,7 +96,7 @@ TEST_P(BenchCollective, ManyTensorsAtOnceAreRight) {
 
 INSTANTIATE_TEST_SUITE_P(All, BenchCollective,
                          testing::Values("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
-                                         "scatter", "gather", "all_to_all", "barrier", "send_recv"),
+                                         "scatter", "gather", "all_to_all", "scan", "barrier", "send_recv"),
                          [](const auto& info) { return std::string(info.param); });
 
 class BenchDType : public testing::TestWithParam<kolo::DType> {};

@@ -14,6 +14,19 @@ void all_reduce(const Case& c, std::uint64_t count) {
   in.expect("all_reduce in place", [&](auto i) { return c.all(i); });
 }
 
+void scan(const Case& c, std::uint64_t count) {
+  if (c.op == ReduceOp::average) return;  // a prefix has none
+  const auto prefix = [&](std::uint64_t i) { return c.factor * reduced(c.rank() + 1, i, c.op, c.dtype); };
+  Array in = c.array(count);
+  Array out = c.array(count);
+  in.fill([&](auto i) { return c.own(i); });
+  c.communicator.scan(in.buffer(), out.buffer(), c.op, c.options);
+  out.expect("scan", prefix);
+  in.expect("input of scan", [&](auto i) { return c.own(i); });
+  c.communicator.scan(in.buffer(), in.buffer(), c.op, c.options);
+  in.expect("scan in place", prefix);
+}
+
 void reduce_scatter(const Case& c, std::uint64_t count) {
   const auto parts = c.parts(count);
   const std::uint64_t begin = Case::before(parts, c.rank());
@@ -183,6 +196,8 @@ void run(schedule::Collective collective, const Case& c, std::uint64_t count) {
       return gather(c, count);
     case schedule::Collective::all_to_all:
       return all_to_all(c, count);
+    case schedule::Collective::scan:
+      return scan(c, count);
     case schedule::Collective::barrier:
       return c.communicator.barrier(c.options);
     case schedule::Collective::send_recv:

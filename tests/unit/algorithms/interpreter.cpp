@@ -271,8 +271,10 @@ class Cluster {
         for (const Element& element : machines_[r].load({schedule::BufferName::output, c, 1})) {
           std::vector<std::string> expected;
           if (schedule::is_reducing(schedule.collective)) {
-            for (int rank = 0; rank < size; ++rank) expected.push_back(contribution(rank, index));
-            if (size > 1) expected.push_back("/");
+            const bool is_scan = schedule.collective == schedule::Collective::scan;
+            const int ranks = is_scan ? static_cast<int>(r) + 1 : size;
+            for (int rank = 0; rank < ranks; ++rank) expected.push_back(contribution(rank, index));
+            if (size > 1 && ranks == size) expected.push_back("/");
           } else {
             expected.push_back(contribution(source, index));
           }

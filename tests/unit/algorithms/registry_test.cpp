@@ -12,11 +12,11 @@ namespace {
 
 TEST(Registry, HasADefaultForEveryCollective) {
   const std::map<schedule::Collective, std::string_view> defaults = {
-      {schedule::Collective::all_reduce, "ring"},      {schedule::Collective::reduce_scatter, "ring"},
-      {schedule::Collective::all_gather, "ring"},      {schedule::Collective::broadcast, "binomial"},
-      {schedule::Collective::reduce, "binomial"},      {schedule::Collective::scatter, "direct"},
-      {schedule::Collective::gather, "direct"},        {schedule::Collective::all_to_all, "direct"},
-      {schedule::Collective::barrier, "dissemination"}};
+      {schedule::Collective::all_reduce, "ring"},         {schedule::Collective::reduce_scatter, "ring"},
+      {schedule::Collective::all_gather, "ring"},         {schedule::Collective::broadcast, "binomial"},
+      {schedule::Collective::reduce, "binomial"},         {schedule::Collective::scatter, "direct"},
+      {schedule::Collective::gather, "direct"},           {schedule::Collective::all_to_all, "direct"},
+      {schedule::Collective::scan, "recursive_doubling"}, {schedule::Collective::barrier, "dissemination"}};
   std::map<schedule::Collective, std::string_view> first;
   for (const algorithms::Algorithm& algorithm : algorithms::algorithms())
     first.emplace(algorithm.collective, algorithm.name);

@@ -47,6 +47,19 @@ TEST(Call, CountsThatNoMemoryHoldsAreRefused) {
   }
 }
 
+TEST(Call, APrefixHasNoAverage) {
+  std::vector<double> data(4);
+  comm::Call call{.collective = schedule::Collective::scan,
+                  .in = ConstBuffer(data),
+                  .out = Buffer(data),
+                  .reduction = ReduceOp::average};
+  schedule::CallKey key;
+  EXPECT_NE(comm::check(call, 0, 2, {}, {}, key).message().find("scan: a prefix has no average"),
+            std::string::npos);
+  call.reduction = ReduceOp::sum;
+  EXPECT_TRUE(comm::check(call, 0, 2, {}, {}, key).ok());
+}
+
 TEST(Call, WhatIsRightPasses) {
   const std::vector<std::uint64_t> counts{4, 3};
   EXPECT_TRUE(checked(schedule::Collective::reduce_scatter, 7, 4, counts).ok());

@@ -162,16 +162,16 @@ class Machine {
         return case_.count;
     }
   }
-  Number total(std::uint64_t i) const {
+  Number total(std::uint64_t i, int ranks) const {
     Number sum = 0;
-    for (int r = 0; r < case_.size; ++r) sum += value(r, i);
+    for (int r = 0; r < ranks; ++r) sum += value(r, i);
     return sum;
   }
   Number expected(int r, std::uint64_t i) const {
     int owner = 0;
     switch (collective_) {
       case schedule::Collective::reduce_scatter:
-        return total(offset(r) + i);
+        return total(offset(r) + i, case_.size);
       case schedule::Collective::all_gather:
       case schedule::Collective::gather:
         while (offset(owner) + part(owner) <= i) ++owner;
@@ -182,8 +182,10 @@ class Machine {
         return value(case_.root, offset(r) + i);
       case schedule::Collective::all_to_all:
         return value(static_cast<int>(i / block()), static_cast<std::uint64_t>(r) * block() + i % block());
+      case schedule::Collective::scan:
+        return total(i, r + 1);
       default:
-        return total(i);
+        return total(i, case_.size);
     }
   }
 

@@ -162,6 +162,24 @@ TEST(Checker, RefusesACyclicWait) {
                  "the message of rank 0 step 0 to rank 1 step 1");
 }
 
+TEST(Checker, RefusesAPrefixThatHoldsALaterRank) {
+  std::vector<schedule::Schedule> schedules;
+  for (int rank = 0; rank < 2; ++rank) {
+    schedule::ScheduleBuilder builder(schedule::Collective::scan, rank, 2, 0, 1, 1);
+    builder.send(1 - rank, schedule::input(0));
+    const schedule::ChunkRange incoming = schedule::scratch(0, schedule::input(0));
+    builder.recv(1 - rank, incoming);
+    builder.reduce(schedule::output(0), rank == 0 ? schedule::input(0) : incoming,
+                   rank == 0 ? incoming : schedule::input(0), true);
+    schedules.push_back(std::move(builder).finish());
+  }
+  const std::vector<std::uint64_t> counts{4};
+  const std::string why = schedule::check_schedules(schedules, counts, true).message();
+  EXPECT_NE(why.find("output[0] ends with the sum of ranks 0 to 1 instead of ranks 0 to 0"),
+            std::string::npos)
+      << why;
+}
+
 TEST(Checker, RefusesARingThatKeepsOnePartialSum) {
   Schedules schedules;
   for (int rank = 0; rank < 4; ++rank) {
