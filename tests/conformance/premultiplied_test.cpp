@@ -29,8 +29,9 @@ Bytes results(Communicator& c, DType dtype, std::uint64_t each, bool by_kolo, co
     store(given.data() + i * size_of(dtype), dtype,
           0.25 * static_cast<double>(1 + (i * 5 + static_cast<std::uint64_t>(c.rank()) * 3) % 7));
   const Bytes before = given;
-  const Reduction reduction = by_kolo ? reduction_of(c.rank()) : ReduceOp::sum;
-  if (const double* factor = reduction_of(c.rank()).factor(); factor != nullptr && !by_kolo)
+  const Reduction own = reduction_of(c.rank());
+  const Reduction reduction = by_kolo ? own : ReduceOp::sum;
+  if (const double* factor = own.factor(); factor != nullptr && !by_kolo)
     kernels::reference::scale(dtype, given.data(), before.data(), count, *factor);
   Bytes all;
   const auto note = [&](const Bytes& result) { all.insert(all.end(), result.begin(), result.end()); };
