@@ -57,6 +57,9 @@ std::string_view meeting_algorithm(schedule::Collective collective) {
 }  // namespace
 
 std::string comm::describe(const transport::Signature& signature) {
+  // A signature comes from the network.
+  if (signature.collective >= schedule::kCollectives.size())
+    return fmt::format("unknown collective {}", signature.collective);
   const auto collective = static_cast<schedule::Collective>(signature.collective);
   if (collective == schedule::Collective::send_recv) {
     return fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
