@@ -263,9 +263,9 @@ class Communicator {
   /// Ends all operations of this communicator, and of communicators that share its links, on every rank, with
   /// an AbortedError that names this rank and gives `reason`. This ends operations that are in flight on any
   /// rank, even if they are over on this one, and all later ones. Returns as soon as this rank's own
-  /// operations have ended. Thread-safe, also while other threads wait. Does nothing if the communicator has
-  /// failed before. If several ranks abort at once, the error may name any of them. No rank is dead, so
-  /// shrink() keeps all of them.
+  /// operations have ended. Thread-safe, also while other threads wait. After a failure it only ends a
+  /// shrink() of this rank in another thread. If several ranks abort at once, the error may name any of them.
+  /// No rank is dead, so shrink() keeps all of them.
   void abort(std::string_view reason);
 
   /// The label of collectives from now on that have none of their own, in all copies of this communicator:

@@ -479,7 +479,10 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
 
 void Communicator::abort(std::string_view reason) {
   comm::refuse_inside_reduction("abort");
-  state().engine->abort(std::string(reason));
+  State& own = state();
+  own.engine->abort(std::string(reason));
+  const std::lock_guard lock(own.mutex);
+  if (const auto ends = own.abort_of_shrink.lock()) *ends = reason;
 }
 
 void Communicator::set_label(std::string_view label, std::uint32_t number) {

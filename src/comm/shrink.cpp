@@ -120,9 +120,9 @@ class MembershipAgreement {
   }
 
   /// Returns when all members agree, in an epoch from `epoch` on: see epoch() and members(). `make_offer`
-  /// makes what this rank offers in an epoch.
-  template <typename MakeOffer>
-  void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
+  /// makes what this rank offers in an epoch. `go_on` throws once this rank is to give up.
+  template <typename MakeOffer, typename GoOn>
+  void agree(std::uint64_t epoch, const MakeOffer& make_offer, const GoOn& go_on, const Deadline& deadline) {
     begin(epoch, make_offer);
     intersect(not_suspect_);  // after begin(): a suspect that lives is told too
     const auto is_meant = [&](const engine::RecoveryMessage& message) {
@@ -131,6 +131,7 @@ class MembershipAgreement {
     const Deadline last = Deadline::after(deadline.left() + kGrace);
     bool is_quiet = false;  // a rank may be late here because this one has not read what it sent
     while (true) {
+      go_on();
       engine_.own_trouble().throw_if_error();  // else ranks that this one cannot reach seem gone
       drop_gone(is_quiet && deadline.passed());
       if (is_settled()) return;
@@ -271,6 +272,21 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     if (first.has_withdrawn) fail_as_left_out("its last shrink() failed");
     epoch = ++first.shrinks << 32;
   }
+  const auto reason = std::make_shared<std::optional<std::string>>();
+  const auto is_aborted = [&] {
+    const std::lock_guard lock(mutex);
+    return reason->has_value();
+  };
+  const auto go_on = [&] {
+    if (is_aborted()) {
+      throw AbortedError(fmt::format("shrink: rank {} aborted: {}", rank, reason->value()),
+                         {.peer = rank, .collective = "shrink"});
+    }
+  };
+  {
+    const std::lock_guard lock(mutex);
+    abort_of_shrink = reason;
+  }
   const Deadline deadline = Deadline::after(timeout);
   MembershipAgreement council(*first.engine, first.group->context, first.links(), first.rank, std::move(in),
                               std::move(suspects));
@@ -289,7 +305,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     if (engine->has_cut_message()) fail_as_left_out("it has passed memory that cannot be used");
     for (Deadline last = deadline;;
          last = Deadline::after(std::max<std::chrono::nanoseconds>(deadline.left(), kGrace))) {
-      council.agree(epoch, make_words, last);
+      council.agree(epoch, make_words, go_on, last);
       {
         const std::lock_guard lock(first.mutex);  // other ranks may have called shrink() more often
         first.shrinks = std::max(first.shrinks, council.epoch() >> 32);
@@ -302,12 +318,13 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
       try {
         // One more rank may die meanwhile: the first communicator's links show it.
         const auto is_gone = [&](int member) {
-          return first.engine->is_gone(
-              first.links()[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
+          return is_aborted() ||
+                 first.engine->is_gone(
+                     first.links()[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
         };
         const comm::Wireup wireup =
             comm::join(place, std::move(offer), offers, next, Deadline::after(comm::kJoinTime), is_gone);
-        auto made = make(wireup, place, size, next, [&] { return council.is_over(); });
+        auto made = make(wireup, place, size, next, [&] { return is_aborted() || council.is_over(); });
         made->store = store;
         made->origin = first.shared_from_this();
         made->origin_ranks = members;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::uint64_t shrinks = 0;
   bool has_withdrawn =
       false;  ///< a shrink() of this rank has failed: the other ranks have gone on without it
+  /// Of a shrink() in flight: the reason of the abort() that ends it.
+  std::weak_ptr<std::optional<std::string>> abort_of_shrink;
   /// The communicator from which the first shrink() was called, and each rank's number there; null and empty
   /// in that communicator itself.
   std::shared_ptr<State> origin;

@@ -159,6 +159,86 @@ TEST_P(AbortOver, ALoneRankToo) {
   });
 }
 
+/// Until the abort is known, which may be before the call is made or within it.
+template <typename Call>
+void repeat(Call call) {
+  for (;;) call();
+}
+
+TEST_P(AbortOver, WhileOtherRanksAreStillCreatingTheCommunicator) {
+  for (int round = 0; round < 10; ++round) {
+    const Outcome outcome = run_ranks(ranks(4), [&](Communicator& c) {
+      if (c.rank() == round % 4) c.abort("at once");
+      repeat([&] { c.barrier(); });
+    });
+    const std::string said = "rank " + std::to_string(round % 4) + " aborted: at once: call ";
+    for (const std::string& error : outcome.errors) EXPECT_NE(error.find(said), std::string::npos) << error;
+  }
+}
+
+TEST_P(AbortOver, WhileOtherRanksSplit) {
+  for (const int round : {0, 1, 2, 3, 4, 5}) {
+    expect_ranks(ranks(3), [&](Communicator& c) {
+      const auto divide = [&] { round % 2 == 0 ? c.split(c.rank() % 2) : c.subgroup(std::array{0, 1, 2}); };
+      c.barrier();  // no rank is still in create()
+      require_aborted({"rank 1 aborted: no group: call ", "split() or subgroup() number "}, [&] {
+        if (c.rank() == 1) {
+          for (int i = 0; i < round; ++i) divide();
+          c.abort("no group");
+        }
+        repeat(divide);
+      });
+    });
+  }
+}
+
+TEST_P(AbortOver, EndsTheShrinkOfAnotherThread) {
+  expect_ranks(ranks(4), [&](Communicator& c) {
+    require_aborted({"rank 3 aborted: first"}, [&] { sum(c, 10, 3, [&] { c.abort("first"); }); });
+    if (c.rank() == 2) {
+      // The other ranks have not come: rank 0 waits for this rank's abort.
+      std::thread other([&] {
+        const int blamed = require_aborted({"shrink: rank 2 aborted: no more"}, [&] { (void)c.shrink(); });
+        require(blamed == 2, "blames another");
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      c.abort("no more");
+      other.join();
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(c.rank() == 0 ? 200 : 0));
+    Communicator rest = c.shrink();
+    require(rest.size() == 3, "the rank that gave up is still in");
+    require_sum(rest, 1000);
+  });
+}
+
+TEST_P(AbortOver, WhileRanksDestroyTheirCommunicators) {
+  for (int round = 0; round < 10; ++round) {
+    const Outcome outcome = run_ranks(ranks(4), [&](Communicator& c) {
+      std::vector<float> data(100'000);
+      c.all_reduce(data);
+      Communicator part = c.split(0);
+      const Work work = c.all_reduce_async(data);
+      if (c.rank() == round % 4) c.abort("at the end");
+      if (c.rank() % 2 == 0) {
+        part = Communicator();
+        c = Communicator();
+        (void)work.wait(seconds(10));  // the abort, the end of this rank, or a sum that was complete before
+        return;
+      }
+      repeat([&] { part.barrier(); });
+    });
+    for (const int rank : {1, 3}) {
+      const std::string& error = outcome.errors[static_cast<std::size_t>(rank)];
+      // A rank that has left may be noticed before the abort comes.
+      EXPECT_TRUE(error.find("aborted: at the end") != std::string::npos ||
+                  error.find("destroyed its communicator") != std::string::npos)
+          << error;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Conformance, AbortOver, kTransports, kTransportNames);
 
 }  // namespace
