@@ -1,5 +1,7 @@
 #include "kolo/train/tensor.hpp"
 
+#include <torch/version.h>
+
 #include "kolo/error.hpp"
 #include "libtorch/first_use.hpp"
 
@@ -31,6 +33,12 @@ DType dtype_of_tensor(at::ScalarType type) {
       return DType::complex64;
     case at::kComplexDouble:
       return DType::complex128;
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
+    case at::kFloat8_e4m3fn:
+      return DType::float8_e4m3fn;
+    case at::kFloat8_e5m2:
+      return DType::float8_e5m2;
+#endif
     default:
       throw InvalidArgumentError(std::string("kolo cannot reduce tensors of type ") + c10::toString(type),
                                  {});
