@@ -20,6 +20,9 @@ inline const CallOptions kUsual;
 
 using CountSpan = std::span<const std::uint64_t>;
 
+/// As Call::split: create_group(), whose calls differ by their sequence numbers.
+inline constexpr std::uint32_t kCreatesGroup = ~std::uint32_t{0};
+
 /// The arguments of any collective in one form.
 struct Call {
   schedule::Collective collective = schedule::Collective::barrier;
@@ -29,7 +32,7 @@ struct Call {
   Reduction reduction = ReduceOp::sum;
   const CallOptions* options = &kUsual;  ///< outlive the Call
   bool one_buffer = false;               ///< all_to_all in place
-  std::uint32_t split = 0;  ///< the number of the split() or subgroup() that makes this call; 0: none does
+  std::uint32_t split = 0;  ///< the number of the split() or subgroup() that makes this call; 0: none
 };
 
 /// Fills in `key`, but for what `options` say, or says what is wrong with the arguments. Clears a buffer that

@@ -66,6 +66,7 @@ std::string comm::describe(const transport::Signature& signature) {
   }
   const bool may_be_inner =
       collective == schedule::Collective::all_gather || collective == schedule::Collective::all_reduce;
+  if (may_be_inner && signature.root == static_cast<std::int32_t>(kCreatesGroup)) return "create_group()";
   if (may_be_inner && signature.root != 0)
     return fmt::format("split() or subgroup() number {}", signature.root);
   const auto all = algorithms::algorithms();

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -68,12 +69,21 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::shared_ptr<State> shrink();
 
   /// Collective: reserves a group with a number that no member of this communicator uses, and with a slot
-  /// that none uses. `split`: see comm::Call.
-  engine::Group* reserve_group(std::uint32_t split);
+  /// that none uses. `candidates`: for the number, the same on all ranks. `split`: see comm::Call.
+  engine::Group* reserve_group(std::mt19937 candidates, std::uint32_t split);
+  /// A communicator for the calls in which these ranks of this one, in increasing order, agree on a group.
+  std::shared_ptr<State> meet(const std::vector<int>& members);
+  /// The State of these ranks' own group, whose members have reserved it.
+  std::shared_ptr<State> open_part(engine::Group& reserved, const std::vector<int>& members);
   /// Switches on calls in shared memory, if the ranks share it.
   void share_memory();
   /// The engine's link of each rank.
   const std::vector<int>& links() const { return group->peers; }
+  std::vector<int> links_of(const std::vector<int>& members) const {
+    std::vector<int> of_members;
+    for (const int member : members) of_members.push_back(links()[static_cast<std::size_t>(member)]);
+    return of_members;
+  }
 
   /// The plan for calls with this key, or what they need in shared memory, and their signature.
   std::shared_ptr<const engine::PreparedCall> prepare(const schedule::CallKey& key) const;

@@ -53,7 +53,8 @@ struct Pong {
   /// more.
   std::array<std::int32_t, 6> waits_for{-1, -1, -1, -1, -1, -1};
   std::uint32_t left_ms = ~0u;  ///< until the first deadline of those operations
-  std::uint32_t reserved = 0;
+  /// A bit for each rank below 32 with which the peer waits in a create_group().
+  std::uint32_t meets = 0;
 };
 
 std::vector<std::byte> encode(const Failure& failure);

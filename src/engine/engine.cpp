@@ -193,6 +193,11 @@ void Engine::withdraw(Group& group) {
   groups_.withdraw(group);
 }
 
+Group* Engine::meet(std::vector<int> peers) {
+  const auto lock = driver_.enter();
+  return groups_.meet(std::move(peers));
+}
+
 void Engine::open(Group& group, std::vector<int> peers) {
   const auto lock = driver_.enter();
   groups_.open(group, std::move(peers));

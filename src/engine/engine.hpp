@@ -90,6 +90,7 @@ class Engine final : private Driven,
   /// --- For communicators: see Groups. ---
   Group* reserve(std::uint32_t context, std::uint32_t first_slot);
   void withdraw(Group& group);
+  Group* meet(std::vector<int> peers);
   void open(Group& group, std::vector<int> peers);
   void share_memory(Group& group, int shared_cores);
   void close(Group& group);

@@ -33,6 +33,11 @@ std::uint32_t in_ms(std::chrono::nanoseconds time) {
       std::clamp<std::int64_t>(ms, 0, std::numeric_limits<std::uint32_t>::max()));
 }
 
+/// Calls within create_group() have numbers that tell a reader nothing.
+bool is_meeting(const OperationSpec& spec) {
+  return spec.group->context == Groups::kMeeting;
+}
+
 /// "send", "recv" or "probe".
 std::string_view name_of_message(const OperationSpec& spec) {
   if (spec.probed != kNoSource) return "probe";
@@ -174,15 +179,14 @@ std::string Engine::call_of(const Operation& operation) const {
     text = fmt::format("call {}, {}", spec.call, text);
   }
   const auto& ranks = spec.ranks();
+  const auto shown = ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), kMostShown));
+  const std::string listed =
+      fmt::format("{}{}", fmt::join(ranks.begin(), shown, ", "), shown < ranks.end() ? ", ..." : "");
+  if (is_meeting(spec)) return fmt::format("create_group({{{}}})", listed);
   // Failures number ranks by their links. A communicator made by split() has other numbers, so its ranks are
   // listed.
   const bool is_part = ranks.size() < static_cast<std::size_t>(size()) || !std::ranges::is_sorted(ranks);
-  if (is_part) {
-    const auto shown = std::min(ranks.size(), kMostShown);
-    text += fmt::format(" of the part with ranks {}",
-                        fmt::join(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-    if (shown < ranks.size()) text += ", ...";
-  }
+  if (is_part) text += " of the part with ranks " + listed;
   return text;
 }
 
@@ -197,7 +201,7 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
     const std::string text = options_.describe(operation.spec().signature);
     context.collective = text.substr(0, text.find_first_of("( "));
   }
-  context.sequence = operation.spec().call;
+  if (!is_meeting(operation.spec())) context.sequence = operation.spec().call;
   context.step = operation.waiting_step();
   context.waited = Clock::now() - operation.started();
   std::string where;
@@ -238,7 +242,11 @@ void Engine::check_deadlines() {
       return !asked.emplace(operation.spec().group, call.kind, call.timeout, peer).second;
     };
     if (std::ranges::all_of(call.awaited, is_asked) && !call.awaited.empty()) continue;
-    if (auto failure = detector_.check(call, now)) return record_failure(std::move(*failure));
+    if (auto failure = detector_.check(call, now)) {
+      // A rank that has passed another list of ranks reports the failure as its own call's.
+      if (is_meeting(operation.spec())) failure->reason += fmt::format(" ({})", call_of(operation));
+      return record_failure(std::move(*failure));
+    }
     if (const std::string missing = detector_.missing_ranks(call, now); !missing.empty())
       log().warn("{}: waiting {:.0f} s for {}", call_of(operation), to_seconds(idle), missing);
   }
@@ -282,6 +290,7 @@ void Engine::send_pong(transport::Link& from, const Ping& ping) {
     if (mine != nullptr && !(*mine == ping.signature))
       on_disagreement(ping.sequence, *mine, from.peer(), ping.signature);
   }
+  if (in_flight != nullptr) pong.last_sequence = std::max(pong.last_sequence, ping.sequence);
   const auto now = Clock::now();
   const auto end = pong.waits_for.end();
   auto next = pong.waits_for.begin();
@@ -291,6 +300,9 @@ void Engine::send_pong(transport::Link& from, const Ping& ping) {
     const std::chrono::nanoseconds idle = now - operation.last_progress();
     pong.waits_ms = std::max(pong.waits_ms, in_ms(idle));
     pong.left_ms = std::min(pong.left_ms, in_ms(spec.timeout - idle));
+    if (is_meeting(spec)) {
+      for (const int peer : spec.ranks()) pong.meets |= peer < 32 ? 1u << peer : 0u;
+    }
     if (next == end || idle < std::chrono::milliseconds(ping.timeout_ms) / 2 || operation.is_unmatched())
       continue;
     for (const int rank : operation.waiting_for()) {

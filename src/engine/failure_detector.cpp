@@ -1,6 +1,7 @@
 #include "engine/failure_detector.hpp"
 
 #include <algorithm>
+#include <bitset>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -240,23 +241,32 @@ std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call
     for (const int peer : peers) names.push_back(peers_.name_of(peer));
     return fail(peers.front(), fmt::format("{}{}", fmt::join(names, " and "), of));
   };
-  const auto last_call_of = [&](int peer) { return inquiry.answers.at(peer).pong.last_sequence; };
+  const auto last_call_of = [&](int peer) {
+    const std::uint64_t last = inquiry.answers.at(peer).pong.last_sequence;
+    return last == 0 ? "" : fmt::format("; its last was call {}", last);
+  };
   if (!silent.empty())
     return accuse(silent, " does not answer: it is stopped, or its machine or network is down");
   if (!absent.empty()) {
-    return accuse(absent, fmt::format(" is alive but has not made this call; its last was call {}",
-                                      last_call_of(absent.front())));
+    return accuse(absent, " is alive but has not made this call" + last_call_of(absent.front()));
   }
   if (!held_up.empty()) {
     // At its own deadline such a rank finds out which rank is to blame, and reports it.
     if (now < own_deadline + std::max(window_of(call.timeout), kAnswerTime)) return std::nullopt;
     const int first = held_up.front();
+    std::string other;
+    if (const std::bitset<32> meets = inquiry.answers.at(first).pong.meets; meets.any()) {
+      std::vector<std::size_t> ranks;
+      for (std::size_t r = 0; r < meets.size(); ++r) {
+        if (meets[r]) ranks.push_back(r);
+      }
+      other = fmt::format("create_group({{{}}})", fmt::join(ranks, ", "));
+    }
     if (const int last = end_of_chain(inquiry, first); last != first)
-      return fail(last, fmt::format("{} has not made this call: it waits for {}", peers_.name_of(first),
-                                    peers_.name_of(last)));
-    return accuse(held_up,
-                  fmt::format(", waiting in another call, has not made this one; its last was call {}",
-                              last_call_of(held_up.front())));
+      return fail(last, fmt::format("{} has not made this call: it waits for {}{}{}", peers_.name_of(first),
+                                    peers_.name_of(last), other.empty() ? "" : " in ", other));
+    return accuse(held_up, fmt::format(", waiting in {}, has not made this one{}",
+                                       other.empty() ? "another call" : other, last_call_of(first)));
   }
   const bool some_move = std::ranges::any_of(
       call.awaited, [&](int peer) { return is_moving(inquiry, peer) || peers_.state_of(peer).has_buffered; });

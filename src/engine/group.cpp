@@ -19,7 +19,7 @@ std::uint64_t user_of(const Group& group) {
 
 Group* Groups::reserve(std::uint32_t context, std::uint32_t first_slot) {
   remove_unused();
-  if (groups_.contains(context)) return nullptr;
+  if (context == kMeeting || groups_.contains(context)) return nullptr;
   std::bitset<shared_memory::kCommSlots> taken;
   for (const auto& [number, group] : groups_) {
     if (group->slot < taken.size()) taken.set(group->slot);
@@ -39,6 +39,10 @@ Group* Groups::reserve(std::uint32_t context, std::uint32_t first_slot) {
 void Groups::withdraw(Group& group) {
   give_back_slot(group);
   groups_.erase(group.context);
+}
+
+Group* Groups::meet(std::vector<int> peers) {
+  return &meetings_.emplace_back(Group{.context = kMeeting, .peers = std::move(peers)});
 }
 
 void Groups::open(Group& group, std::vector<int> peers) {
@@ -65,7 +69,7 @@ bool Groups::share_memory(Group& group, int shared_cores) {
 
 void Groups::close(Group& group) {
   group.is_closed = true;
-  if (group.team == nullptr) closed_.push_back(&group);
+  if (group.team == nullptr && group.context != kMeeting) closed_.push_back(&group);
   remove_unused();
 }
 
@@ -85,6 +89,7 @@ void Groups::give_back_slot(Group& group) {
 /// published there. Another group's peers may still ask how far this rank came. This rank cannot tell when
 /// they have left too, so it remembers the last groups.
 void Groups::remove_unused() {
+  meetings_.remove_if([](const Group& group) { return group.is_closed && group.operations == 0; });
   std::erase_if(in_memory_, [&](const Group* group) {
     if (!group->is_closed || group->operations > 0) return false;
     peers_.segment()->slots[group->slot].user.store(0, std::memory_order_release);

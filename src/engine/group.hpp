@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -44,6 +45,9 @@ struct Group {
 /// Owns the groups. Used under the engine's lock.
 class Groups {
  public:
+  /// The number that no group reserves: see meet().
+  static constexpr std::uint32_t kMeeting = ~2u;
+
   /// The references outlive the Groups.
   Groups(int rank, Peers& peers, ExecutorListener& listener)
       : rank_(rank), peers_(peers), listener_(listener) {}
@@ -53,6 +57,9 @@ class Groups {
   /// when this returns. Null if this rank uses the number. open() or withdraw() follows.
   Group* reserve(std::uint32_t context, std::uint32_t first_slot);
   void withdraw(Group& group);
+  /// A group for the calls in which some ranks agree on what to reserve. All such groups have one number,
+  /// kMeeting. Their calls differ by their sequence numbers.
+  Group* meet(std::vector<int> peers);
   /// Calls may begin. All the ranks have reserved the same number and the same slot, or none.
   void open(Group& group, std::vector<int> peers);
   /// Calls in shared memory may begin, if all ranks share a host's memory. `shared_cores`: see
@@ -61,7 +68,7 @@ class Groups {
   /// Calls in flight go on to their end.
   void close(Group& group);
 
-  /// Null if there is none.
+  /// Null if there is none, and for kMeeting.
   Group* find(std::uint32_t context) const;
   /// Those whose ranks share memory.
   const std::vector<Group*>& in_memory() const noexcept { return in_memory_; }
@@ -74,6 +81,7 @@ class Groups {
   Peers& peers_;
   ExecutorListener& listener_;
   std::unordered_map<std::uint32_t, std::unique_ptr<Group>> groups_;  // by context
+  std::list<Group> meetings_;
   std::vector<Group*> in_memory_;
   std::deque<Group*> closed_;  // of those that share no memory, in the order of their ends
 };

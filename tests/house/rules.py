@@ -42,6 +42,7 @@ LONG_FILES = {}
 # Files of src/ that define what include/kolo declares, in the namespace `kolo`.
 PUBLIC_API = {
     "src/comm/communicator.cpp",
+    "src/comm/divide.cpp",
     "src/comm/estimate.cpp",
     "src/comm/explore.cpp",
     "src/comm/shrink.cpp",
