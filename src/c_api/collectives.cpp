@@ -1,0 +1,279 @@
+// Collectives, sends and receives: all are a kolo_call.
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+
+#include "c_api/guard.hpp"
+#include "kolo/kolo.h"
+#include "schedule/collective.hpp"
+
+namespace kolo::c_api {
+namespace {
+
+#define KOLO_ROW(name, NAME, ...) static_assert(static_cast<int>(DType::name) == KOLO_##NAME);
+KOLO_ELEMENT_TYPES(KOLO_ROW)
+#undef KOLO_ROW
+#define KOLO_ROW(name, NAME, ...) static_assert(static_cast<int>(ReduceOp::name) == KOLO_##NAME);
+KOLO_REDUCE_OPS(KOLO_ROW)
+#undef KOLO_ROW
+static_assert(kReduceOpCount <= KOLO_PREMULTIPLIED_SUM);
+static_assert(static_cast<int>(Wire::int8) + 1 == KOLO_WIRE_INT8 && kWireCount == KOLO_WIRE_INT8);
+static_assert(static_cast<int>(DeviceKind::cuda) == KOLO_CUDA && KOLO_ANY_RANK == kAnyRank);
+
+/// kolo_collective has the order of the table; only a send and a recv have one row there.
+const schedule::CollectiveTraits& traits_of(int collective) {
+  constexpr auto kMessage = static_cast<int>(schedule::Collective::send_recv);
+  const bool is_message = collective == KOLO_SEND || collective == KOLO_RECV;
+  return schedule::kCollectives[is_message ? kMessage
+                                           : value_in<std::size_t>(collective, kMessage, "kolo_collective")];
+}
+
+Buffer buffer_of(const kolo_buffer& buffer) {
+  const auto kind = value_in<DeviceKind>(buffer.device_kind, KOLO_CUDA + 1, "kolo_device_kind");
+  if (buffer.device < 0 || buffer.device > std::numeric_limits<std::int16_t>::max())
+    throw Misuse("there is no device " + std::to_string(buffer.device));
+  return {buffer.data, buffer.count, type_of(buffer.dtype), {kind, static_cast<std::int16_t>(buffer.device)}};
+}
+
+Reduction reduction_of(const kolo_call& call) {
+  if (call.op == KOLO_PREMULTIPLIED_SUM) return Reduction::premultiplied_sum(call.factor);
+  if (call.op != KOLO_CUSTOM) return value_in<ReduceOp>(call.op, kReduceOpCount, "kolo_op");
+  given(call.combine, "`combine` of KOLO_CUSTOM");
+  const auto combine = [combine = call.combine, context = call.context](
+                           void* out, const void* left, const void* right, std::uint64_t count, DType dtype) {
+    const int result = combine(context, out, left, right, count, static_cast<kolo_dtype>(dtype));
+    if (result != 0) throw Misuse("it returned " + std::to_string(result));
+  };
+  return Reduction::custom({std::string(text_or_empty(call.name)), combine, call.is_commutative != 0});
+}
+
+bool has_options(const kolo_call& call) {
+  return call.algorithm != nullptr || call.segment_bytes != 0 || call.label != nullptr ||
+         call.wire != KOLO_WIRE_DEFAULT || call.stream != nullptr || call.timeout_ns != 0;
+}
+
+CallOptions options_of(const kolo_call& call) {
+  CallOptions options;
+  options.algorithm = text_or_empty(call.algorithm);
+  options.segment_bytes = call.segment_bytes;
+  if (call.wire != KOLO_WIRE_DEFAULT) options.wire = wire_of(call.wire);
+  options.label = text_or_empty(call.label);
+  options.label_number = call.label_number;
+  options.stream = call.stream;
+  options.timeout = time_of(call.timeout_ns);
+  return options;
+}
+
+Counts counts_of(const Communicator& group, const std::uint64_t* counts) {
+  if (counts == nullptr) return {};
+  return std::span(counts, static_cast<std::size_t>(group.size()));
+}
+
+// The blocking call, or the asynchronous one with the same arguments. (The blocking one is faster than to
+// start and wait.)
+#define KOLO_CALL(name, ...) (waits ? (group.name(__VA_ARGS__), Work()) : group.name##_async(__VA_ARGS__))
+
+Work start_message(Communicator& group, const kolo_call& call, bool waits) {
+  if (has_options(call)) throw Misuse("sends and receives have no members below `tag`");
+  if (call.collective == KOLO_SEND) return KOLO_CALL(send, buffer_of(call.in), call.peer, call.tag);
+  const Buffer out = buffer_of(call.out);
+  if (call.peer == KOLO_ANY_RANK) return KOLO_CALL(recv_any, out, call.tag);
+  return KOLO_CALL(recv, out, call.peer, call.tag);
+}
+
+Work start(Communicator& group, const kolo_call& call, bool waits) {
+  (void)traits_of(call.collective);  // throws if there is none
+  if (call.collective == KOLO_SEND || call.collective == KOLO_RECV) return start_message(group, call, waits);
+  static const CallOptions usual;
+  std::optional<CallOptions> own;
+  const CallOptions& options = has_options(call) ? own.emplace(options_of(call)) : usual;
+  const Buffer in = buffer_of(call.in);
+  const Buffer out = buffer_of(call.out);
+  const Counts counts = counts_of(group, call.counts);
+  switch (call.collective) {
+    case KOLO_ALL_REDUCE:
+      return KOLO_CALL(all_reduce, in, out, reduction_of(call), options);
+    case KOLO_REDUCE_SCATTER:
+      return KOLO_CALL(reduce_scatter, in, out, reduction_of(call), counts, options);
+    case KOLO_ALL_GATHER:
+      return KOLO_CALL(all_gather, in, out, counts, options);
+    case KOLO_BROADCAST:
+      return KOLO_CALL(broadcast, out, call.root, options);
+    case KOLO_REDUCE:
+      return KOLO_CALL(reduce, in, out, call.root, reduction_of(call), options);
+    case KOLO_SCATTER:
+      return KOLO_CALL(scatter, in, out, call.root, counts, options);
+    case KOLO_GATHER:
+      return KOLO_CALL(gather, in, out, call.root, counts, options);
+    case KOLO_SCAN:
+      return KOLO_CALL(scan, in, out, reduction_of(call), options);
+    case KOLO_BARRIER:
+      return KOLO_CALL(barrier, options);
+    default:
+      break;
+  }
+  if (in.data == out.data && in.count == out.count && in.dtype == out.dtype && call.counts == nullptr &&
+      call.recv_counts == nullptr)
+    return KOLO_CALL(all_to_all, out, options);
+  return KOLO_CALL(all_to_all, in, out, counts, counts_of(group, call.recv_counts), options);
+}
+
+/// Starts a call; it is blocking if there is no place for its work.
+void run(Communicator& group, kolo_work** work, const kolo_call& call) {
+  if (work == nullptr) {
+    (void)start(group, call, true);
+    return;
+  }
+  auto handle = issue<kolo_work>({});
+  known(handle.get()) = start(group, call, false);
+  *work = handle.release();
+}
+
+/// The elements of all parts: `counts`, or `count` for each.
+std::uint64_t sum_of(const Communicator& group, std::uint64_t count, const std::uint64_t* counts) {
+  const auto ranks = static_cast<std::uint64_t>(group.size());
+  if (counts != nullptr) return std::accumulate(counts, counts + ranks, std::uint64_t{0});
+  std::uint64_t sum = 0;
+  // No call takes so many.
+  return __builtin_mul_overflow(count, ranks, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
+}
+
+/// A short form. `call` has all but the buffers.
+kolo_status run(const char* function, kolo_communicator* communicator, kolo_work** work, kolo_call call,
+                const void* in, void* out, std::uint64_t count, kolo_dtype dtype) noexcept {
+  return guarded(function, [&] {
+    if (work != nullptr) *work = nullptr;
+    Communicator& group = known(communicator);
+    const schedule::CollectiveTraits& traits = traits_of(call.collective);
+    const auto fill = [&](kolo_buffer& buffer, const void* data, schedule::Parts parts, bool at_root,
+                          const std::uint64_t* counts) {
+      buffer.dtype = dtype;
+      if (at_root && group.rank() != call.root) return;
+      buffer.data = const_cast<void*>(data);
+      buffer.count = parts == schedule::Parts::per_rank ? sum_of(group, count, counts)
+                     : counts == nullptr                ? count
+                                                        : counts[group.rank()];
+    };
+    fill(call.in, in, traits.input, traits.input_at_root, call.counts);
+    fill(call.out, out, traits.output, traits.output_at_root,
+         call.collective == KOLO_ALL_TO_ALL ? call.recv_counts : call.counts);
+    run(group, work, call);
+  });
+}
+
+}  // namespace
+}  // namespace kolo::c_api
+
+using namespace kolo::c_api;
+using kolo::Communicator;
+
+kolo_status kolo_start(kolo_communicator* communicator, const kolo_call* call, kolo_work** work) {
+  return guarded(__func__, [&] {
+    if (work != nullptr) *work = nullptr;
+    run(known(communicator), work, read(call, "kolo_call"));
+  });
+}
+kolo_status kolo_get_estimate(const kolo_communicator* communicator, const kolo_call* call, uint64_t bytes,
+                              kolo_estimate* estimate) {
+  return guarded(__func__, [&] {
+    (void)read(estimate, "kolo_estimate");
+    const kolo_call known_call = read(call, "kolo_call");
+    const auto name = traits_of(known_call.collective).name;
+    const kolo::Estimate result = known(communicator).estimate(name, bytes, options_of(known_call));
+    kolo_estimate made = {0, result.time.count(), result.bytes_sent, result.measured, result.shared_memory,
+                          {}};
+    result.algorithm.copy(made.algorithm, sizeof made.algorithm - 1);
+    write(estimate, made);
+  });
+}
+kolo_status kolo_all_reduce(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                            kolo_dtype dtype, kolo_op op, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_ALL_REDUCE, .op = op}, in, out, count, dtype);
+}
+kolo_status kolo_scan(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                      kolo_dtype dtype, kolo_op op, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_SCAN, .op = op}, in, out, count, dtype);
+}
+kolo_status kolo_reduce_scatter(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                                const uint64_t* counts, kolo_dtype dtype, kolo_op op, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_REDUCE_SCATTER, .op = op, .counts = counts},
+             in, out, count, dtype);
+}
+kolo_status kolo_all_gather(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                            const uint64_t* counts, kolo_dtype dtype, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_ALL_GATHER, .counts = counts}, in, out, count,
+             dtype);
+}
+kolo_status kolo_broadcast(kolo_communicator* communicator, void* data, uint64_t count, kolo_dtype dtype,
+                           int root, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_BROADCAST, .root = root}, nullptr, data, count,
+             dtype);
+}
+kolo_status kolo_reduce(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                        kolo_dtype dtype, kolo_op op, int root, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_REDUCE, .op = op, .root = root}, in, out,
+             count, dtype);
+}
+kolo_status kolo_scatter(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                         const uint64_t* counts, kolo_dtype dtype, int root, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_SCATTER, .counts = counts, .root = root}, in,
+             out, count, dtype);
+}
+kolo_status kolo_gather(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                        const uint64_t* counts, kolo_dtype dtype, int root, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_GATHER, .counts = counts, .root = root}, in,
+             out, count, dtype);
+}
+kolo_status kolo_all_to_all(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
+                            const uint64_t* send_counts, const uint64_t* recv_counts, kolo_dtype dtype,
+                            kolo_work** work) {
+  return run(__func__, communicator, work,
+             {.collective = KOLO_ALL_TO_ALL, .counts = send_counts, .recv_counts = recv_counts}, in, out,
+             count, dtype);
+}
+kolo_status kolo_barrier(kolo_communicator* communicator, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_BARRIER}, nullptr, nullptr, 0, KOLO_UINT8);
+}
+kolo_status kolo_send(kolo_communicator* communicator, const void* data, uint64_t count, kolo_dtype dtype,
+                      int peer, int tag, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_SEND, .peer = peer, .tag = tag}, data, nullptr,
+             count, dtype);
+}
+kolo_status kolo_recv(kolo_communicator* communicator, void* data, uint64_t count, kolo_dtype dtype, int peer,
+                      int tag, kolo_work** work) {
+  return run(__func__, communicator, work, {.collective = KOLO_RECV, .peer = peer, .tag = tag}, nullptr, data,
+             count, dtype);
+}
+kolo_status kolo_recv_any(kolo_communicator* communicator, void* data, uint64_t count, kolo_dtype dtype,
+                          int tag, int* source) {
+  return guarded(__func__, [&] {
+    const int rank = known(communicator).recv_any({data, count, type_of(dtype)}, tag);
+    if (source != nullptr) *source = rank;
+  });
+}
+kolo_status kolo_sendrecv(kolo_communicator* communicator, const kolo_buffer* out, int to,
+                          const kolo_buffer* in, int from, int tag, kolo_work** works) {
+  return guarded(__func__, [&] {
+    if (works != nullptr) works[0] = works[1] = nullptr;
+    Communicator& group = known(communicator);
+    const kolo::Buffer sent = buffer_of(given(out, "`out`")), received = buffer_of(given(in, "`in`"));
+    if (works == nullptr) return group.sendrecv(sent, to, received, from, tag);
+    auto send = issue<kolo_work>({}), recv = issue<kolo_work>({});
+    const auto started = group.sendrecv_async(sent, to, received, from, tag);
+    known(send.get()) = started[0];
+    known(recv.get()) = started[1];
+    works[0] = send.release();
+    works[1] = recv.release();
+  });
+}
+kolo_status kolo_probe(kolo_communicator* communicator, int peer, int tag, int64_t timeout_ns,
+                       kolo_message* message) {
+  return guarded(__func__, [&] {
+    (void)read(message, "kolo_message");
+    const auto found = known(communicator).probe(peer, tag, time_of(timeout_ns));
+    const auto shown = found.value_or(kolo::ProbedMessage());
+    write(message, {0, shown.source, static_cast<std::int32_t>(shown.dtype), shown.count});
+  });
+}
