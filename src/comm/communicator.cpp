@@ -14,25 +14,26 @@
 namespace kolo {
 namespace {
 
-comm::Call make_call(schedule::Collective collective, ConstBuffer in, Buffer out,
+// Field by field: a wide load of what was just stored in parts would wait for the stores.
+comm::Call make_call(schedule::Collective collective, const ConstBuffer& in, const Buffer& out,
                      const CallOptions& options) {
   comm::Call call;
   call.collective = collective;
-  call.in = in;
-  call.out = out;
+  call.in = ConstBuffer(in.data, in.count, in.dtype, in.device);
+  call.out = Buffer(out.data, out.count, out.dtype, out.device);
   call.options = &options;
   return call;
 }
 
-comm::Call make_reducing(schedule::Collective collective, ConstBuffer in, Buffer out, Reduction reduction,
-                         int root, const CallOptions& options) {
+comm::Call make_reducing(schedule::Collective collective, const ConstBuffer& in, const Buffer& out,
+                         Reduction reduction, int root, const CallOptions& options) {
   comm::Call call = make_call(collective, in, out, options);
   call.reduction = std::move(reduction);
   call.root = root;
   return call;
 }
 
-comm::Call make_rooted(schedule::Collective collective, ConstBuffer in, Buffer out, int root,
+comm::Call make_rooted(schedule::Collective collective, const ConstBuffer& in, const Buffer& out, int root,
                        const CallOptions& options) {
   comm::Call call = make_call(collective, in, out, options);
   call.root = root;
@@ -150,7 +151,8 @@ std::string Communicator::transport_to(int peer) const {
 // ---------------------------------------------
 
 Work Communicator::all_reduce_async(Buffer data, Reduction reduction, const CallOptions& options) {
-  return all_reduce_async(data, data, std::move(reduction), options);
+  return state().start(
+      make_reducing(schedule::Collective::all_reduce, data, data, std::move(reduction), 0, options), false);
 }
 Work Communicator::all_reduce_async(BorrowedConstBuffer in, Buffer out, Reduction reduction,
                                     const CallOptions& options) {
@@ -158,7 +160,10 @@ Work Communicator::all_reduce_async(BorrowedConstBuffer in, Buffer out, Reductio
       make_reducing(schedule::Collective::all_reduce, in, out, std::move(reduction), 0, options), false);
 }
 void Communicator::all_reduce(Buffer data, Reduction reduction, const CallOptions& options) {
-  all_reduce(data, data, std::move(reduction), options);
+  state()
+      .start(make_reducing(schedule::Collective::all_reduce, data, data, std::move(reduction), 0, options),
+             true)
+      .wait();
 }
 void Communicator::all_reduce(ConstBuffer in, Buffer out, Reduction reduction, const CallOptions& options) {
   state()
