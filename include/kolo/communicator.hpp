@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kolo/buffer.hpp"
+#include "kolo/buffer_list.hpp"
 #include "kolo/counts.hpp"
 #include "kolo/error.hpp"
 #include "kolo/estimate.hpp"
@@ -168,12 +169,23 @@ class Communicator {
                             const Counts& counts = {}, const CallOptions& options = {});
   void reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
                       const Counts& counts = {}, const CallOptions& options = {});
+  /// The same, with the parts of `in` in a buffer each: `in[r]` is this rank's contribution to the part of
+  /// rank r. The ranks agree on the lengths. In place: `out` is this rank's buffer of `in`.
+  Work reduce_scatter_async(const BorrowedConstBufferList& in, Buffer out,
+                            Reduction reduction = ReduceOp::sum, const CallOptions& options = {});
+  void reduce_scatter(const ConstBufferList& in, Buffer out, Reduction reduction = ReduceOp::sum,
+                      const CallOptions& options = {});
 
   /// Every rank ends with the concatenation of all `in`s in `out`. In place: `in` is this rank's part of
   /// `out`.
   Work all_gather_async(BorrowedConstBuffer in, Buffer out, const Counts& counts = {},
                         const CallOptions& options = {});
   void all_gather(ConstBuffer in, Buffer out, const Counts& counts = {}, const CallOptions& options = {});
+  /// The same, with a buffer for each rank's part: `out[r]` is as long as `in` of rank r. Some ranks may list
+  /// the parts while other ranks have them in one buffer; the same is true of all calls with lists. In place:
+  /// `in` is this rank's buffer of `out`.
+  Work all_gather_async(BorrowedConstBuffer in, const BufferList& out, const CallOptions& options = {});
+  void all_gather(ConstBuffer in, const BufferList& out, const CallOptions& options = {});
 
   /// Every rank ends with the root's data.
   Work broadcast_async(Buffer data, int root, const CallOptions& options = {});
@@ -192,12 +204,24 @@ class Communicator {
                      const CallOptions& options = {});
   void scatter(ConstBuffer in, Buffer out, int root, const Counts& counts = {},
                const CallOptions& options = {});
+  /// The same, with the parts of the root's `in` in a buffer each. Only the root needs a list, and no counts;
+  /// the other ranks pass the counts of all parts if these are not equal, and perhaps the form with one
+  /// buffer.
+  Work scatter_async(const BorrowedConstBufferList& in, Buffer out, int root, const Counts& counts = {},
+                     const CallOptions& options = {});
+  void scatter(const ConstBufferList& in, Buffer out, int root, const Counts& counts = {},
+               const CallOptions& options = {});
 
   /// The root ends with the concatenation of all `in`s in `out`, which is ignored elsewhere. In place at the
   /// root: `in` is its part of `out`.
   Work gather_async(BorrowedConstBuffer in, Buffer out, int root, const Counts& counts = {},
                     const CallOptions& options = {});
   void gather(ConstBuffer in, Buffer out, int root, const Counts& counts = {},
+              const CallOptions& options = {});
+  /// The same, with a buffer at the root for each rank's part: see scatter() for the other ranks' arguments.
+  Work gather_async(BorrowedConstBuffer in, const BufferList& out, int root, const Counts& counts = {},
+                    const CallOptions& options = {});
+  void gather(ConstBuffer in, const BufferList& out, int root, const Counts& counts = {},
               const CallOptions& options = {});
 
   /// Rank r gets in part s of `out` what rank s has in part r of `in`. send_counts[r] elements go to rank r,
@@ -209,6 +233,12 @@ class Communicator {
   void all_to_all(ConstBuffer in, Buffer out, const Counts& send_counts = {}, const Counts& recv_counts = {},
                   const CallOptions& options = {});
   void all_to_all(Buffer data, const CallOptions& options = {});
+  /// The same, with a buffer for each part: `in[r]` goes to rank r, `out[s]` comes from rank s, and is as
+  /// long as rank s's `in` for this rank. A rank with one buffer passes counts, if other ranks list their
+  /// parts.
+  Work all_to_all_async(const BorrowedConstBufferList& in, const BufferList& out,
+                        const CallOptions& options = {});
+  void all_to_all(const ConstBufferList& in, const BufferList& out, const CallOptions& options = {});
 
   /// Rank r ends with the reduction of the contributions of ranks 0 to r, in this order (MPI_Scan). Any
   /// operation but average. In place: `out` is `in`.

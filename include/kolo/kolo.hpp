@@ -3,6 +3,7 @@
 
 #include "kolo/arena.hpp"
 #include "kolo/buffer.hpp"
+#include "kolo/buffer_list.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/counts.hpp"
 #include "kolo/dtype.hpp"

@@ -117,7 +117,9 @@ Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const sche
     why = "does not combine in rank order, which a reduction that is not commutative needs";
   } else if (key.in_place && algorithm.out_of_place_only) {
     why = "cannot run in place";
-  } else if (key.is_uneven() && algorithm.even_parts_only) {
+  } else if (algorithm.even_parts_only && key.is_uneven() &&
+             (key.algorithm.empty() || !key.has_equal_parts())) {
+    // A caller that names the algorithm says that the parts of all ranks are equal.
     why = "needs parts of equal lengths";
   } else if (algorithm.objection != nullptr) {
     why = algorithm.objection(spec);

@@ -1,10 +1,12 @@
 #include "comm/call.hpp"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/arithmetic.hpp"
 #include "base/reduction.hpp"
 #include "engine/operation.hpp"
 #include "kernels/kernels.hpp"
@@ -15,10 +17,6 @@ namespace {
 Status wrong(std::string_view call, const std::string& what) {
   return Status(Code::invalid_argument, fmt::format("{}: {}", call, what), {.collective = std::string(call)});
 }
-Status wrong(const Call& call, const std::string& what) {
-  return wrong(schedule::name_of(call.collective), what);
-}
-
 /// A rank's own part of data that has one of each rank, in elements.
 struct OwnPart {
   std::uint64_t begin = 0;
@@ -65,6 +63,8 @@ Status expect(const Call& call, const char* name, std::uint64_t has, std::uint64
 /// Finds out whether the two buffers are the same memory at the place where the collective may run in place
 /// (`in_skip` elements into `in`, `out_skip` into `out`); any other overlap is wrong.
 Status check_overlap(const Call& call, std::uint64_t in_skip, std::uint64_t out_skip, bool& in_place) {
+  if (call.lists != nullptr) [[unlikely]]
+    return check_overlap_of_lists(call, in_place);
   if (call.in.count == 0 || call.out.count == 0) return {};
   const auto element = size_of(call.out.dtype);
   const auto in = reinterpret_cast<std::uintptr_t>(call.in.data);
@@ -96,6 +96,8 @@ Status check_parts(const Call& call, int rank, int size, CountSpan counts,
           divide(call, counts, total, rank, size, traits.has_root() ? own_name : whole_name, key.parts, own);
       !s.ok())
     return s;
+  // Ranks that have lists, and ranks that have counts, must agree.
+  if (key.has_equal_parts()) key.parts.clear();
   key.count = own.total;
   const bool has_whole = !traits.has_root() || rank == call.root;
   if (has_whole) {
@@ -147,6 +149,10 @@ Status check_lengths(const Call& call, int rank, int size, CountSpan counts, Cou
 
 }  // namespace
 
+Status wrong(const Call& call, const std::string& what) {
+  return wrong(schedule::name_of(call.collective), what);
+}
+
 Unscaled place_scaled_input(Call& call, schedule::CallKey& key) {
   const Unscaled unscaled{call.in.data, *call.reduction.factor()};
   key.in_place = call.out.count == call.in.count;
@@ -161,7 +167,20 @@ Unscaled place_scaled_input(Call& call, schedule::CallKey& key) {
   return unscaled;
 }
 
-std::string why_not_usable(const char* name, const ConstBuffer& buffer) {
+void scale(const Unscaled& unscaled, const Call& call) {
+  const DefaultArithmetic arithmetic;
+  const kernels::ScaleFn scale = kernels::scale_function(call.in.dtype);
+  auto* to = static_cast<std::byte*>(const_cast<void*>(call.in.data));
+  if (call.lists == nullptr || !call.lists->in)
+    return scale(to, unscaled.data, call.in.count, unscaled.factor);
+  const auto parts = std::exchange(call.lists->in, {});
+  for (const ConstBuffer& part : *parts) {
+    if (part.count > 0) scale(to, part.data, part.count, unscaled.factor);
+    to += part.bytes();
+  }
+}
+
+std::string why_not_usable(std::string_view name, const ConstBuffer& buffer) {
   if (static_cast<int>(buffer.dtype) >= kDTypeCount)
     return fmt::format("`{}` has no known element type", name);
   if (buffer.data == nullptr && buffer.count > 0)
@@ -197,6 +216,10 @@ Status check_wire(const schedule::CallKey& key, Wire wire) {
 
 Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_counts,
              schedule::CallKey& key) {
+  if (call.lists != nullptr && !call.lists->are_read) [[unlikely]] {
+    if (Status s = read_lists(call, rank, size, counts, recv_counts); !s.ok()) return s;
+    return check(call, rank, size, call.lists->counts, call.lists->recv_counts, key);
+  }
   const schedule::CollectiveTraits& traits = schedule::traits_of(call.collective);
   const bool is_root = rank == call.root;
   const bool has_in = traits.has_input(is_root);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/status.hpp"
+#include "comm/lists.hpp"
 #include "engine/inside_reduction.hpp"
 #include "kolo/communicator.hpp"
 #include "schedule/call_key.hpp"
@@ -31,6 +32,7 @@ struct Call {
   int root = 0;
   Reduction reduction = ReduceOp::sum;
   const CallOptions* options = &kUsual;  ///< outlive the Call
+  Lists* lists = nullptr;                ///< in place of `in`, of `out` or of both; outlives the Call
   bool one_buffer = false;               ///< all_to_all in place
   std::uint32_t split = 0;  ///< the number of the split() or subgroup() that makes this call; 0: none
 };
@@ -48,6 +50,8 @@ struct Unscaled {
 /// input is then the output, if that has room for it, else memory that the reduction keeps: still to be
 /// written, as the last thing that can fail, from what is returned.
 Unscaled place_scaled_input(Call& call, schedule::CallKey& key);
+/// Writes it. A list of inputs is then done with.
+void scale(const Unscaled& unscaled, const Call& call);
 
 /// Whether calls may use this memory: the place where a call on a device's memory is told from all others.
 inline bool is_usable(const ConstBuffer& buffer) {
@@ -55,7 +59,9 @@ inline bool is_usable(const ConstBuffer& buffer) {
          buffer.count <= kMostElements && buffer.device == Device();
 }
 /// What is wrong with the argument of that name, which is not usable.
-std::string why_not_usable(const char* name, const ConstBuffer& buffer);
+std::string why_not_usable(std::string_view name, const ConstBuffer& buffer);
+/// An InvalidArgumentError of the call.
+Status wrong(const Call& call, const std::string& what);
 
 [[noreturn]] void throw_inside_reduction(std::string_view call);
 /// Throws InvalidArgumentError inside a reduction of the caller's own. The engine that runs it makes no

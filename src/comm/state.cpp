@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "algorithms/algorithm.hpp"
-#include "base/arithmetic.hpp"
 #include "base/config.hpp"
 #include "base/hash.hpp"
 #include "comm/labels.hpp"
@@ -231,10 +230,11 @@ Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan
           spec.signature.details, has_own ? std::string_view(options.label) : label,
           has_own ? options.label_number : label_number);
     }
-    if (unscaled.data != nullptr) [[unlikely]] {
-      const DefaultArithmetic arithmetic;
-      kernels::scale_function(key.dtype)(const_cast<void*>(spec.input), unscaled.data, call.in.count,
-                                         unscaled.factor);
+    if (unscaled.data != nullptr) [[unlikely]]
+      comm::scale(unscaled, call);
+    if (call.lists != nullptr) [[unlikely]] {
+      comm::find_parts(*call.lists, listed);
+      spec.listed = &listed;
     }
     spec.reduction = std::move(call.reduction);
     spec.timeout = call.options->timeout.count() > 0 ? call.options->timeout : timeout.load();

@@ -53,6 +53,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::shared_ptr<State> origin;
   std::vector<int> origin_ranks;
   comm::PlanCache plans;
+  engine::Listed listed;                        ///< of the call that is being started
   std::unique_ptr<selection::Chooser> chooser;  ///< never null
   bool meeting = false;                         ///< within create(): calls are not counted
   /// Messages sent so far by (peer, tag): the k-th send matches the k-th recv, which the engine counts.

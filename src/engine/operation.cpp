@@ -12,6 +12,8 @@ void Operation::start_clock() {
 /// Calls mostly repeat: then the reference count is not touched.
 void Operation::take(const OperationSpec& spec, bool is_timed) {
   spec_ = spec;
+  if (spec.listed != nullptr) [[unlikely]]
+    spec_.listed = &(listed_ = *spec.listed);
   source_ = spec.source;
   if (prepared_.get() != spec.prepared) prepared_ = spec.prepared->shared_from_this();
   if (!status_.ok()) status_ = Status();

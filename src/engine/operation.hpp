@@ -13,6 +13,7 @@
 #include "engine/callbacks.hpp"
 #include "engine/completion.hpp"
 #include "engine/group.hpp"
+#include "engine/listed.hpp"
 #include "engine/plan.hpp"
 #include "kernels/kernels.hpp"
 #include "kolo/communicator.hpp"
@@ -55,6 +56,7 @@ struct OperationSpec {
   std::uint64_t sequence = 0;  ///< as Tag::sequence; for a receive only the tag, the engine adds the number
   std::uint64_t call = 0;      ///< the collective's number, for messages; 0 for send and recv
   std::chrono::nanoseconds timeout{};  ///< longest time without progress
+  const Listed* listed = nullptr;      ///< null if input and output are in one piece
   int source = kNoSource;              ///< of a receive: the communicator's rank that sends, or kAnySource
   int probed = kNoSource;              ///< of a probe: as `source`, which is kAnySource then
   bool counts = true;                  ///< appears in counters and the timeline
@@ -122,6 +124,7 @@ class Operation {
 
  protected:
   OperationSpec spec_;
+  Listed listed_;                                 ///< a copy of what spec_.listed named
   std::shared_ptr<const PreparedCall> prepared_;  ///< keeps spec_.prepared alive
   int source_ = kNoSource;  ///< spec_.source, and the rank whose message a receive from any rank has matched
 

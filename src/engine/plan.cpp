@@ -73,6 +73,8 @@ class Lowering {
     for (std::uint32_t s = 0; s < schedule_.steps.size(); ++s) add_step(s);
     first_.push_back(static_cast<std::uint32_t>(plan_->steps.size()));
     order();
+    plan_->input_offsets = std::move(input_offsets_);
+    plan_->output_offsets = std::move(output_offsets_);
     return plan_;
   }
 

@@ -35,6 +35,8 @@ struct PlanStep {
 struct Plan {
   std::vector<PlanStep> steps;
   std::vector<std::uint32_t> dependents;
+  /// Where each chunk of input and output begins, in bytes, and the end.
+  std::vector<std::uint64_t> input_offsets, output_offsets;
   std::uint64_t scratch_bytes = 0;
   std::uint64_t longest_message = 0;  ///< in wire bytes
   std::uint64_t sent_bytes = 0;       ///< of all messages that this rank sends

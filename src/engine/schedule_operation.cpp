@@ -32,8 +32,14 @@ void ScheduleOperation::begin_plan() {
   const Plan& plan = *prepared_->plan;
   const auto count = plan.steps.size();
   scratch_ = executor_.memory().take(plan.scratch_bytes);
-  memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
-             static_cast<std::byte*>(spec_.output), scratch_.memory.get()};
+  memory_ = {Memory{const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input))},
+             Memory{static_cast<std::byte*>(spec_.output)}, Memory{scratch_.memory.get()}};
+  if (const Listed* listed = spec_.listed) {
+    memory_[0].parts = listed->input;
+    memory_[0].offsets = plan.input_offsets;
+    memory_[1].parts = listed->output;
+    memory_[1].offsets = plan.output_offsets;
+  }
   encoding_.begin(prepared_->key.wire, plan.longest_message);
   dependencies_left_.resize(count);
   finished_.assign(count, false);
@@ -44,10 +50,17 @@ void ScheduleOperation::begin_plan() {
   reduce_ = schedule::is_reducing(spec_.key().collective) ? kernels::reduce_function(dtype, op) : nullptr;
   average_ = op == ReduceOp::average ? kernels::average_function(dtype) : nullptr;
   if (is_scaled_average(op, dtype, spec_.ranks().size())) {
-    scaled_input_ = executor_.memory().take(spec_.signature.count * size_of(dtype));
-    memory_[0] = scaled_input_.memory.get();
-    kernels::scale_function(dtype)(memory_[0], spec_.input, spec_.signature.count,
-                                   kernels::average_scale(size_of(dtype), spec_.ranks().size()));
+    const std::uint64_t all = spec_.signature.count * size_of(dtype);
+    scaled_input_ = executor_.memory().take(all);
+    std::byte* const scaled = scaled_input_.memory.get();
+    for (std::uint64_t done = 0; done < all;) {
+      const std::uint64_t bytes = piece(schedule::BufferName::input, done, all - done);
+      kernels::scale_function(dtype)(scaled + done, at(schedule::BufferName::input, done),
+                                     bytes / size_of(dtype),
+                                     kernels::average_scale(size_of(dtype), spec_.ranks().size()));
+      done += bytes;
+    }
+    memory_[0] = Memory{scaled};
   }
   ready_.clear();
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -85,8 +98,41 @@ void ScheduleOperation::give_back_memory() {
 }
 
 std::byte* ScheduleOperation::at(schedule::BufferName buffer, std::uint64_t offset) const {
-  std::byte* base = memory_[static_cast<std::size_t>(buffer)];
-  return base == nullptr ? nullptr : base + offset;
+  const Memory& memory = memory_[static_cast<std::size_t>(buffer)];
+  if (!memory.parts.empty()) [[unlikely]] {
+    const std::size_t part = memory.part_of(offset);
+    return memory.parts[part] + (offset - memory.offsets[part]);
+  }
+  return memory.whole == nullptr ? nullptr : memory.whole + offset;
+}
+
+/// How many of these bytes of the buffer are in one piece.
+std::uint64_t ScheduleOperation::piece(schedule::BufferName buffer, std::uint64_t offset,
+                                       std::uint64_t bytes) const {
+  const Memory& memory = memory_[static_cast<std::size_t>(buffer)];
+  if (memory.parts.empty()) return bytes;
+  return std::min(bytes, memory.offsets[memory.part_of(offset) + 1] - offset);
+}
+
+/// How many bytes of the step, from its byte `offset` on, are in one piece in each buffer. A range that a
+/// step has not is at the beginning of scratch.
+std::uint64_t ScheduleOperation::piece(const PlanStep& step, std::uint64_t offset,
+                                       std::uint64_t bytes) const {
+  if (spec_.listed == nullptr) return bytes;
+  bytes = piece(step.dst_buffer, step.dst + offset, bytes);
+  bytes = piece(step.a_buffer, step.a + offset, bytes);
+  return piece(step.b_buffer, step.b + offset, bytes);
+}
+
+/// What a step sends, in one piece.
+MemoryPool::Block ScheduleOperation::packed(const PlanStep& step) const {
+  MemoryPool::Block block = executor_.memory().take(step.bytes);
+  for (std::uint64_t done = 0; done < step.bytes;) {
+    const std::uint64_t bytes = piece(step, done, step.bytes - done);
+    kernels::copy(block.memory.get() + done, at(step.a_buffer, step.a + done), bytes);
+    done += bytes;
+  }
+  return block;
 }
 
 void ScheduleOperation::run_ready() {
@@ -109,15 +155,19 @@ void ScheduleOperation::run_step(std::uint32_t index) {
       post(index);
       return;
     case schedule::StepKind::reduce:
-      combine(step, at(step.dst_buffer, step.dst), at(step.a_buffer, step.a), at(step.b_buffer, step.b),
-              step.bytes);
+    case schedule::StepKind::copy:
       break;
-    case schedule::StepKind::copy: {
-      std::byte* to = at(step.dst_buffer, step.dst);
-      const std::byte* from = at(step.a_buffer, step.a);
-      if (to != from && step.bytes > 0) kernels::copy(to, from, step.bytes);
-      break;
+  }
+  for (std::uint64_t done = 0; done < step.bytes;) {
+    const std::uint64_t bytes = piece(step, done, step.bytes - done);
+    std::byte* to = at(step.dst_buffer, step.dst + done);
+    const std::byte* from = at(step.a_buffer, step.a + done);
+    if (step.kind == schedule::StepKind::reduce) {
+      combine(step, to, from, at(step.b_buffer, step.b + done), bytes);
+    } else if (to != from) {
+      kernels::copy(to, from, bytes);
     }
+    done += bytes;
   }
   if (!is_broken_) complete(index);
 }
@@ -135,25 +185,28 @@ void ScheduleOperation::post(std::uint32_t index) {
   if (executor_.is_timed()) transfer.posted_at = Clock::now();
   transport::Link& link = executor_.link(spec_.ranks()[static_cast<std::size_t>(peer_of(step))]);
   if (step.kind == schedule::StepKind::send) {
-    transfer.data = at(step.a_buffer, step.a);
+    transfer.data = is_in_pieces(step) ? nullptr : at(step.a_buffer, step.a);
     transfer.acknowledged = schedule::has_root(spec_.key().collective);
     transfer.is_warm = step.dependencies > 0;
     link.post_send(transfer);
   } else {
-    const bool stores = step.kind == schedule::StepKind::recv && encoding_.is_native();
+    const bool stores = step.kind == schedule::StepKind::recv && encoding_.is_native() && !is_in_pieces(step);
     transfer.data = stores ? at(step.dst_buffer, step.dst) : nullptr;
     transfer.acknowledged = false;
     link.post_receive(transfer);
   }
 }
 
-/// Encodes a message only when its bytes leave, so that few messages are in memory twice.
+/// Encodes or packs a message only when its bytes leave, so that few messages are in memory twice. A message
+/// of several parts is a short one of an algorithm that saves messages, or the segment of a long one that
+/// crosses the end of a part.
 void ScheduleOperation::encode(std::uint32_t index) {
   Transfer& transfer = transfers_[index];
-  if (encoding_.is_native() || transfer.encoded.memory) return;
   const PlanStep& step = prepared_->plan->steps[index];
-  transfer.encoded =
-      encoding_.encode(at(step.a_buffer, step.a), step.bytes / sizeof(float), executor_.memory());
+  if (transfer.encoded.memory || (encoding_.is_native() && !is_in_pieces(step))) return;
+  transfer.encoded = encoding_.is_native() ? packed(step)
+                                           : encoding_.encode(at(step.a_buffer, step.a),
+                                                              step.bytes / sizeof(float), executor_.memory());
   transfer.data = transfer.encoded.memory.get();
 }
 
@@ -174,16 +227,19 @@ void ScheduleOperation::consume(std::uint32_t index, std::uint64_t offset, const
 
 void ScheduleOperation::take_in(const PlanStep& step, std::uint64_t offset, const std::byte* from,
                                 std::uint64_t size) {
-  std::byte* to = at(step.dst_buffer, step.dst + offset);
-  if (step.kind == schedule::StepKind::recv) {
-    kernels::copy(to, from, size);
-    return;
-  }
-  const std::byte* own = at(step.a_buffer, step.a + offset);
-  if (step.incoming_first) {
-    combine(step, to, from, own, size);
-  } else {
-    combine(step, to, own, from, size);
+  for (const std::uint64_t end = offset + size; offset < end;) {
+    const std::uint64_t bytes = piece(step, offset, end - offset);
+    std::byte* to = at(step.dst_buffer, step.dst + offset);
+    const std::byte* own = at(step.a_buffer, step.a + offset);
+    if (step.kind == schedule::StepKind::recv) {
+      kernels::copy(to, from, bytes);
+    } else if (step.incoming_first) {
+      combine(step, to, from, own, bytes);
+    } else {
+      combine(step, to, own, from, bytes);
+    }
+    from += bytes;
+    offset += bytes;
   }
 }
 

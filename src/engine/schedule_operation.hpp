@@ -1,9 +1,11 @@
 // ScheduleOperation: a call that exchanges messages. It walks its plan as they finish.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,8 +45,8 @@ class ScheduleOperation final : public Operation {
     ScheduleOperation* operation = nullptr;
     std::uint32_t index = 0;
     bool posted = false;
-    Clock::time_point posted_at{};    ///< if an observer needs times
-    MemoryPool::Block encoded;        ///< of a send in a wire format, while its bytes leave
+    Clock::time_point posted_at{};  ///< if an observer needs times
+    MemoryPool::Block encoded;      ///< of a send in a wire format or of several parts, while its bytes leave
     Encoding::Unfinished unfinished;  ///< of a receive
 
     void leaving() override { operation->encode(index); }
@@ -70,9 +72,25 @@ class ScheduleOperation final : public Operation {
   void combine_custom(const CustomReduction& reduction, std::byte* out, const std::byte* left,
                       const std::byte* right, std::uint64_t count);
   std::byte* at(schedule::BufferName buffer, std::uint64_t offset) const;
+  std::uint64_t piece(schedule::BufferName buffer, std::uint64_t offset, std::uint64_t bytes) const;
+  std::uint64_t piece(const PlanStep& step, std::uint64_t offset, std::uint64_t bytes) const;
+  bool is_in_pieces(const PlanStep& step) const { return piece(step, 0, step.bytes) < step.bytes; }
+  MemoryPool::Block packed(const PlanStep& step) const;
 
   ScheduleExecutor& executor_;
-  std::array<std::byte*, 3> memory_{};
+  /// A buffer: in one piece or, if there are `parts`, in one piece a part. These begin at `offsets`.
+  struct Memory {
+    std::byte* whole = nullptr;
+    std::span<std::byte* const> parts = {};
+    std::span<const std::uint64_t> offsets = {};
+
+    /// The part to which this byte belongs; no empty part, unless all of the following are empty.
+    std::size_t part_of(std::uint64_t offset) const {
+      const auto first = offsets.begin();
+      return static_cast<std::size_t>(std::upper_bound(first, offsets.end() - 1, offset) - first - 1);
+    }
+  };
+  std::array<Memory, 3> memory_{};  ///< by BufferName
   MemoryPool::Block scratch_;
   MemoryPool::Block scaled_input_;
   std::vector<std::uint32_t> dependencies_left_;

@@ -1,8 +1,10 @@
 // CallKey: everything about a call that decides how its ranks run it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -50,6 +52,10 @@ struct CallKey {
   /// Whether messages are rounded: never in shared memory, and every chunk must be completed only once.
   bool is_rounded() const { return wire != Wire::native; }
   bool is_uneven() const { return !parts.empty(); }
+  /// Whether the parts are equal all the same. For all_to_all other ranks may have unequal ones.
+  bool has_equal_parts() const {
+    return std::adjacent_find(parts.begin(), parts.end(), std::not_equal_to()) == parts.end();
+  }
   /// Its upper bits are the better mixed ones.
   std::size_t hash() const {
     std::uint64_t rest = segment_bytes ^ static_cast<std::uint64_t>(root) << 24;

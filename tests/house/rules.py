@@ -45,6 +45,7 @@ PUBLIC_API = {
     "src/comm/divide.cpp",
     "src/comm/estimate.cpp",
     "src/comm/explore.cpp",
+    "src/comm/listed_calls.cpp",
     "src/comm/shrink.cpp",
     "src/comm/sparse/all_reduce.cpp",
     "src/comm/state.cpp",

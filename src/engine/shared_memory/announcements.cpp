@@ -38,6 +38,7 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
   call.shape = &spec.prepared->shape;
   call.input = static_cast<const std::byte*>(spec.input);
   call.output = static_cast<std::byte*>(spec.output);
+  call.listed = spec.listed;
   call.fold = call.shape->fold;
   CallDescriptor& descriptor = running.descriptor_of(rank_);
   descriptor.signature = spec.signature;
@@ -56,7 +57,7 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
       return *range;
     };
     descriptor.memory[0] = descriptor.memory[1] =
-        bytes > 0 ? name(call.input, bytes) : transport::RemoteRange{};
+        bytes > 0 && !call.is_input_listed() ? name(call.input, bytes) : transport::RemoteRange{};
     if (call.shape->form.writes_to_others() && call.output != call.input)
       descriptor.memory[1] = name(call.output, bytes);
     is_shared = descriptor.memory[0].region != 0 && descriptor.memory[1].region != 0;
@@ -67,7 +68,14 @@ void Team::announce(const OperationSpec& spec, bool behind_others) {
   if (bytes > 0 && is_beside) {
     std::byte* content = running.content_of(rank_);
     if (bytes > CallDescriptor::kInline) prefault_short();
-    if (bytes > arrival_->always_short && size() > 2) {
+    if (call.is_input_listed()) [[unlikely]] {
+      for (int r = 0; r < size(); ++r) {
+        const std::size_t part =
+            call.shape->parts[static_cast<std::size_t>(r)].count * call.shape->element_bytes;
+        if (part > 0) std::memcpy(content, call.input_of(r), part);
+        content += part;
+      }
+    } else if (bytes > arrival_->always_short && size() > 2) {
       kernels::copy_for_others(content, call.input, bytes);
     } else {
       std::memcpy(content, call.input, bytes);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/listed.hpp"
 #include "engine/shared_memory/task.hpp"
 #include "kernels/kernels.hpp"
 #include "schedule/shared_memory_form.hpp"
@@ -52,7 +53,8 @@ struct Call {
   int size = 1;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::uint64_t place = 0;  ///< index among the calls of the slot
+  const Listed* listed = nullptr;  ///< null if both are in one piece
+  std::uint64_t place = 0;         ///< index among the calls of the slot
 
   // The team's.
   std::span<CommSlot* const> slots;    ///< of every rank, this one included
@@ -140,8 +142,15 @@ struct Call {
   void take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) const;
   /// Where rank r's input goes in this rank's output, if it is copied.
   std::byte* place_of(int r) const {
+    if (listed != nullptr && !listed->output.empty()) return listed->output[static_cast<std::size_t>(r)];
     return output + shape->shown[static_cast<std::size_t>(r)].begin * shape->element_bytes;
   }
+  /// This rank's contribution to rank r's part, if each rank reduces its part alone.
+  const std::byte* input_of(int r) const {
+    if (is_input_listed()) return listed->input[static_cast<std::size_t>(r)];
+    return input + shape->parts[static_cast<std::size_t>(r)].begin * shape->element_bytes;
+  }
+  bool is_input_listed() const { return listed != nullptr && !listed->input.empty(); }
   /// This rank's part of the data, if it reduces that part alone.
   const schedule::DataRange& own_part() const { return shape->parts[static_cast<std::size_t>(rank)]; }
 };

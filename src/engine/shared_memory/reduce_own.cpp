@@ -36,7 +36,7 @@ void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::s
     const std::uint64_t n = std::min(block, count - at);
     const std::uint64_t place = stage + at * element;
     for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.slots[r]->pieces[half] + place;
-    from[static_cast<std::size_t>(call.rank)] = call.input + (call.own_part().begin + begin + at) * element;
+    from[static_cast<std::size_t>(call.rank)] = call.input_of(call.rank) + (begin + at) * element;
     void* const to = call.output + (begin + at) * element;
     call.fold(&to, 1, from.data(), from.size(), n, from.size());
     for (int r = 0; r < call.size; ++r) {
@@ -64,8 +64,8 @@ Task reduce_own_staged(Call& call) {
   const auto put_down = [=, &call](std::uint64_t t, std::size_t half) {
     for (int r = 0; r < call.size; ++r) {
       if (r == call.rank || length(r, t) == 0) continue;
-      call.show(call.slot->pieces[half] + stage_of(r),
-                call.input + (part_of(r).begin + t * stretch) * element, length(r, t) * element, false);
+      call.show(call.slot->pieces[half] + stage_of(r), call.input_of(r) + t * stretch * element,
+                length(r, t) * element, false);
     }
   };
   const auto read = [=, &call](std::uint64_t t, std::size_t half) {

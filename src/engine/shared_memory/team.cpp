@@ -69,7 +69,11 @@ bool Team::try_immediate() {
 void Team::begin(Operation& operation, bool waits_now) {
   const bool behind_others = !waits_now && !calls_.empty();
   calls_.push_back({&operation, behind_others});
-  if (!std::exchange(has_immediate_, false) && !behind_others) announce_more();
+  if (std::exchange(has_immediate_, false)) {
+    running(finished_).call.listed = operation.spec().listed;  // what begin_immediate() saw is the caller's
+  } else if (!behind_others) {
+    announce_more();
+  }
 }
 
 void Team::announce_more() {

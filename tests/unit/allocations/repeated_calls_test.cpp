@@ -105,6 +105,27 @@ TEST_P(RepeatedCalls, Messages) {
             0u);
 }
 
+TEST_P(RepeatedCalls, Lists) {
+  // In no order, so that they are sorted to find overlaps.
+  std::vector<std::vector<Buffer>> lists(2);
+  auto parts = buffers(30'000), own = buffers(10'000);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::span memory(parts[rank]);
+    lists[rank] = {Buffer(memory.subspan(15'000, 10'000)), Buffer(memory.subspan(1, 10'000))};
+  }
+  const std::vector<std::vector<ConstBuffer>> inputs = {{lists[0].begin(), lists[0].end()},
+                                                        {lists[1].begin(), lists[1].end()}};
+  EXPECT_EQ(
+      allocations_of(100,
+                     [&](Communicator& communicator) {
+                       const auto rank = static_cast<std::size_t>(communicator.rank());
+                       communicator.all_gather(own[rank], lists[rank]);
+                       communicator.all_gather_async(own[rank], lists[rank], {.algorithm = "ring"}).wait();
+                       communicator.reduce_scatter(inputs[rank], Buffer(own[rank]));
+                     }),
+      0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(, RepeatedCalls, kTransports, kTransportNames);
 
 }  // namespace

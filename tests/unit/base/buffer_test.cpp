@@ -37,6 +37,18 @@ static_assert(!std::is_constructible_v<BorrowedConstBuffer, std::array<float, 3>
 // A blocking call may read one.
 static_assert(std::is_convertible_v<Floats, ConstBuffer>);
 
+// A range of what converts is a list, a temporary one if it does not own the memory.
+using Lists = std::vector<Floats>;
+static_assert(std::is_convertible_v<Lists&, BufferList> && std::is_convertible_v<Lists&, ConstBufferList>);
+static_assert(std::is_convertible_v<const Lists&, BorrowedConstBufferList>);
+static_assert(std::is_convertible_v<std::vector<Buffer>, BufferList>);
+static_assert(std::is_convertible_v<std::vector<Buffer>, BorrowedConstBufferList>);
+static_assert(std::is_convertible_v<std::vector<std::span<float>>, BufferList>);
+static_assert(std::is_convertible_v<Lists, ConstBufferList>);
+static_assert(!std::is_convertible_v<const Lists&, BufferList> && !std::is_convertible_v<Lists, BufferList>);
+static_assert(!std::is_convertible_v<Lists, BorrowedConstBufferList>);
+static_assert(!std::is_convertible_v<Floats&, BufferList> && !std::is_convertible_v<Lists&, Buffer>);
+
 template <typename In>
 concept CanSendAsync = requires(Communicator& communicator, In&& in) {
   communicator.send_async(std::forward<In>(in), 0);
