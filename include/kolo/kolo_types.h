@@ -10,8 +10,15 @@
 extern "C" {
 #endif
 
+#ifndef __cplusplus
+/// In C++, a value that is no enumerator may be passed too: it is an error, and not undefined.
+#define KOLO_INT_IN_CPP
+#else
+#define KOLO_INT_IN_CPP : int
+#endif
+
 /// How a call ended. After an error, kolo_error_message() says what happened.
-typedef enum kolo_status {
+typedef enum kolo_status KOLO_INT_IN_CPP {
   KOLO_OK = 0,  ///< the call did what it was asked for
   KOLO_INVALID_ARGUMENT =
       1,               ///< the arguments cannot be right; no byte has moved, the communicator stays usable
@@ -25,7 +32,7 @@ typedef enum kolo_status {
 
 /// The element types. float16 and bfloat16 are the bits in a uint16_t, float8 those in a uint8_t. A boolean
 /// is a byte of 0 or 1, a complex64 two floats (float complex), a complex128 two doubles.
-typedef enum kolo_dtype {
+typedef enum kolo_dtype KOLO_INT_IN_CPP {
   KOLO_FLOAT32 = 0,
   KOLO_FLOAT64 = 1,
   KOLO_FLOAT16 = 2,
@@ -48,7 +55,7 @@ typedef enum kolo_dtype {
 /// How the ranks' contributions are combined, element by element; the average is their sum divided by the
 /// number of ranks, and not of integers. Operations on bits are of integers and booleans. Only kolo_start() takes
 /// the last two: a sum of contributions times kolo_call::factor, and what kolo_call::combine does.
-typedef enum kolo_op {
+typedef enum kolo_op KOLO_INT_IN_CPP {
   KOLO_SUM = 0,
   KOLO_PRODUCT = 1,
   KOLO_MIN = 2,
@@ -62,7 +69,7 @@ typedef enum kolo_op {
 } kolo_op;
 
 /// What a kolo_call does: see the function of that name.
-typedef enum kolo_collective {
+typedef enum kolo_collective KOLO_INT_IN_CPP {
   KOLO_ALL_REDUCE = 0,
   KOLO_REDUCE_SCATTER = 1,
   KOLO_ALL_GATHER = 2,
@@ -78,7 +85,7 @@ typedef enum kolo_collective {
 } kolo_collective;
 
 /// How float32 numbers travel between ranks; docs/wire.md tells what each costs in accuracy.
-typedef enum kolo_wire {
+typedef enum kolo_wire KOLO_INT_IN_CPP {
   KOLO_WIRE_DEFAULT = 0,   ///< KOLO_WIRE of the environment where it fits, else native
   KOLO_WIRE_NATIVE = 1,    ///< the numbers as they are
   KOLO_WIRE_BFLOAT16 = 2,  ///< half the bytes
@@ -87,7 +94,7 @@ typedef enum kolo_wire {
 } kolo_wire;
 
 /// What kind of device memory is on. Calls refuse what this build cannot serve.
-typedef enum kolo_device_kind { KOLO_HOST = 0, KOLO_CUDA = 1 } kolo_device_kind;
+typedef enum kolo_device_kind KOLO_INT_IN_CPP { KOLO_HOST = 0, KOLO_CUDA = 1 } kolo_device_kind;
 
 /// A time that never passes.
 #define KOLO_FOREVER INT64_MAX
@@ -242,6 +249,7 @@ typedef struct kolo_sparse_vector {
 /// kolo_error_rank() say more. `work` is freed when the callback returns.
 typedef void (*kolo_callback)(void* context, kolo_work* work, kolo_status status);
 
+#undef KOLO_INT_IN_CPP
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,7 @@
 #include "c_api/handles.hpp"
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -46,6 +48,9 @@ std::size_t kind_in(std::uint64_t handle) noexcept {
 }  // namespace
 
 void* issue_handle(Kind kind, void* object, void (*destroy)(void*)) {
+  // A forked child may end its parent's handles.
+  const auto unlock = [] { mutex.unlock(); };
+  [[maybe_unused]] static const int at_fork = pthread_atfork([] { mutex.lock(); }, unlock, unlock);
   const std::lock_guard lock(mutex);
   std::uint32_t number = slots[0].next_free;
   if (number != 0) {
