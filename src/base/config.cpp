@@ -127,7 +127,7 @@ Config read() {
 }  // namespace
 
 const Config& config() {
-  static const Config instance = read();
+  static const Config& instance = *new Config(read());  // never destroyed: as the log
   return instance;
 }
 

@@ -52,13 +52,14 @@ class Stderr : public spdlog::sinks::base_sink<std::mutex> {
 }  // namespace
 
 spdlog::logger& log() {
-  static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>("kolo", std::make_shared<Stderr>());
+  // Never destroyed: a program may end while it has communicators, whose threads still log.
+  static spdlog::logger& logger = *[] {
+    auto* const made = new spdlog::logger("kolo", std::make_shared<Stderr>());
     made->set_pattern("%^kolo %l%$: %v");
     made->set_level(spdlog::level::from_str(config().log_level));
     return made;
   }();
-  return *logger;
+  return logger;
 }
 
 }  // namespace kolo

@@ -1,5 +1,5 @@
 /* One rank of a job that uses the C interface. Exit status 0: all that it checks holds.
-   program collectives | calls | works | stores | sparse | errors | cancelled | lost */
+   program collectives | calls | works | stores | sparse | timelines | errors | cancelled | lost | leaves */
 #include <pthread.h>
 
 #include "program.h"
@@ -59,13 +59,20 @@ static void cancelled(void) {
   OK(kolo_barrier(group, NULL));
 }
 
+/* A program may end while it has communicators. */
+static void leaves(void) {
+  OK(kolo_barrier(group, NULL));
+  exit(0);
+}
+
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*run)(void);
   } parts[] = {{"collectives", collectives}, {"calls", calls},         {"works", works},
                {"stores", stores},           {"sparse", sparse_sums},  {"timelines", timelines},
-               {"errors", errors},           {"cancelled", cancelled}, {"lost", lost}};
+               {"errors", errors},           {"cancelled", cancelled}, {"lost", lost},
+               {"leaves", leaves}};
   CHECK(argc == 2);
   OK(kolo_create(&group));
   rank = kolo_rank(group);
