@@ -289,6 +289,13 @@ class Communicator {
   /// an invalid Communicator. Every rank passes the same list. If lists differ, all ranks throw a
   /// MismatchError that says which ranks passed which, and this communicator stays usable.
   [[nodiscard]] Communicator subgroup(std::span<const int> ranks);
+  /// As subgroup(), but only the listed ranks call it, and this rank must be one of them
+  /// (MPI_Comm_create_group). They agree over the links of this communicator, so they need no store; ranks
+  /// without a communicator in common form one by create(), in a store. Several threads may create groups at
+  /// once, in any order, but not of the same ranks. If the members pass these ranks in different orders, all
+  /// throw a MismatchError and this communicator stays usable. A member that does not call it, or lists other
+  /// ranks, is named in a TimeoutError, which ends all operations of these links.
+  [[nodiscard]] Communicator create_group(std::span<const int> ranks);
 
   /// Ends all operations of this communicator, and of communicators that share its links, on every rank, with
   /// an AbortedError that names this rank and gives `reason`. This ends operations that are in flight on any
@@ -299,13 +306,6 @@ class Communicator {
   void abort(std::string_view reason);
 
   /// The label of collectives from now on that have none of their own, in all copies of this communicator:
-  /// As subgroup(), but only the listed ranks call it, and this rank must be one of them
-  /// (MPI_Comm_create_group). They agree over the links of this communicator, so they need no store; ranks
-  /// without a communicator in common form one by create(), in a store. Several threads may create groups at
-  /// once, in any order, but not of the same ranks. If the members pass these ranks in different orders, all
-  /// throw a MismatchError and this communicator stays usable. A member that does not call it, or lists other
-  /// ranks, is named in a TimeoutError, which ends all operations of these links.
-  [[nodiscard]] Communicator create_group(std::span<const int> ranks);
   /// see CallOptions::label. Thread-safe; all ranks must do it between the same calls. Empty: none.
   void set_label(std::string_view label, std::uint32_t number);
 
