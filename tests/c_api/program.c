@@ -59,9 +59,9 @@ static void cancelled(void) {
   OK(kolo_barrier(group, NULL));
 }
 
-/* A program may end while it has communicators. */
+/* A program may end while it has communicators. The barrier of a slower rank may fail then. */
 static void leaves(void) {
-  OK(kolo_barrier(group, NULL));
+  (void)kolo_barrier(group, NULL);
   exit(0);
 }
 
