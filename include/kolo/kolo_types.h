@@ -131,14 +131,17 @@ typedef struct kolo_buffer {
 typedef int (*kolo_combine)(void* context, void* out, const void* left, const void* right, uint64_t count,
                             kolo_dtype dtype);
 
-/// A call with all its arguments, for kolo_start(). Ranks must agree on all members below `factor` but
-/// `stream` and `timeout_ns`. Sends and receives have no members but `size` to `tag`.
+/// A call with all its arguments, for kolo_start(). Ranks must agree on all members below `factor` but `stream`
+/// and `timeout_ns`. Sends and receives have no members but `size` to `tag`. Lists are for the `in` of a
+/// reduce_scatter or scatter, the `out` of an all_gather or gather, and both of an all_to_all.
 typedef struct kolo_call {
   size_t size;                  ///< sizeof(kolo_call)
   int32_t collective;           ///< a kolo_collective
   int32_t op;                   ///< a kolo_op
   kolo_buffer in;               ///< all that this rank gives: of a reduce_scatter the parts of all ranks
   kolo_buffer out;              ///< all that it gets; a broadcast and a recv have `out` alone
+  const kolo_buffer* in_list;   ///< instead of `in`: a buffer for each rank's part; null: `in`
+  const kolo_buffer* out_list;  ///< instead of `out`
   const uint64_t* counts;       ///< elements of each rank's part, or null: equal parts. To rank r (all_to_all)
   const uint64_t* recv_counts;  ///< of an all_to_all: elements that come from each rank
   int32_t root;                 ///< of a broadcast, reduce, scatter or gather

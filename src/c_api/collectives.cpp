@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "c_api/guard.hpp"
 #include "kolo/kolo.h"
@@ -83,12 +84,41 @@ Work start_message(Communicator& group, const kolo_call& call, bool waits) {
   return KOLO_CALL(recv, out, call.peer, call.tag);
 }
 
+template <typename B>
+std::vector<B> buffers_of(const Communicator& group, const kolo_buffer* list) {
+  std::vector<B> buffers;
+  for (int rank = 0; list != nullptr && rank < group.size(); ++rank) buffers.push_back(buffer_of(list[rank]));
+  return buffers;
+}
+
+/// A call with a list as `in`, as `out` or as both.
+Work start_with_lists(Communicator& group, const kolo_call& call, const CallOptions& options, bool waits) {
+  const Buffer in = buffer_of(call.in);
+  const Buffer out = buffer_of(call.out);
+  const auto ins = buffers_of<ConstBuffer>(group, call.in_list);
+  const auto outs = buffers_of<Buffer>(group, call.out_list);
+  const Counts counts = counts_of(group, call.counts);
+  if (outs.empty()) {
+    if (call.collective == KOLO_REDUCE_SCATTER)
+      return KOLO_CALL(reduce_scatter, ins, out, reduction_of(call), options);
+    if (call.collective == KOLO_SCATTER) return KOLO_CALL(scatter, ins, out, call.root, counts, options);
+  } else if (ins.empty()) {
+    if (call.collective == KOLO_ALL_GATHER) return KOLO_CALL(all_gather, in, outs, options);
+    if (call.collective == KOLO_GATHER) return KOLO_CALL(gather, in, outs, call.root, counts, options);
+  } else if (call.collective == KOLO_ALL_TO_ALL) {
+    return KOLO_CALL(all_to_all, ins, outs, options);
+  }
+  throw Misuse(std::string(traits_of(call.collective).name) + " does not take these lists of buffers");
+}
+
 Work start(Communicator& group, const kolo_call& call, bool waits) {
   (void)traits_of(call.collective);  // throws if there is none
   if (call.collective == KOLO_SEND || call.collective == KOLO_RECV) return start_message(group, call, waits);
   static const CallOptions usual;
   std::optional<CallOptions> own;
   const CallOptions& options = has_options(call) ? own.emplace(options_of(call)) : usual;
+  if (call.in_list != nullptr || call.out_list != nullptr)
+    return start_with_lists(group, call, options, waits);
   const Buffer in = buffer_of(call.in);
   const Buffer out = buffer_of(call.out);
   const Counts counts = counts_of(group, call.counts);

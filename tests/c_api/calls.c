@@ -188,6 +188,40 @@ static void both_ways(void) {
   CHECK(word == last);
 }
 
+/* Parts in buffers of their own, here in the reverse order of ranks. */
+static void lists(void) {
+  float in[kMostRanks], out[kMostRanks], one = (float)(rank + 1), sum = -1;
+  kolo_buffer ins[kMostRanks], outs[kMostRanks];
+  const int root = ranks - 1;
+  for (int r = 0; r < ranks; ++r) {
+    in[ranks - 1 - r] = (float)(10 * rank + r);
+    ins[r] = floats(&in[ranks - 1 - r], 1);
+    outs[r] = floats(&out[ranks - 1 - r], 1);
+  }
+  kolo_call call = {.size = sizeof call, .collective = KOLO_REDUCE_SCATTER, .in_list = ins, .out = floats(&sum, 1)};
+  OK(kolo_start(group, &call, NULL));
+  CHECK(sum == (float)(10 * ranks * (ranks - 1) / 2 + ranks * rank));
+  call = (kolo_call){.size = sizeof call, .collective = KOLO_ALL_GATHER, .in = floats(&one, 1), .out_list = outs};
+  OK(kolo_start(group, &call, NULL));
+  for (int r = 0; r < ranks; ++r) CHECK(out[ranks - 1 - r] == (float)(r + 1));
+  call = (kolo_call){.size = sizeof call, .collective = KOLO_ALL_TO_ALL, .in_list = ins, .out_list = outs};
+  kolo_work* work = NULL;
+  OK(kolo_start(group, &call, &work));
+  OK(kolo_wait(work));
+  for (int r = 0; r < ranks; ++r) CHECK(out[ranks - 1 - r] == (float)(10 * r + rank));
+  call = (kolo_call){.size = sizeof call, .collective = KOLO_GATHER, .in = floats(&one, 1), .root = root};
+  call.out_list = rank == root ? outs : NULL;
+  OK(kolo_start(group, &call, NULL));
+  for (int r = 0; rank == root && r < ranks; ++r) CHECK(out[ranks - 1 - r] == (float)(r + 1));
+  call = (kolo_call){.size = sizeof call, .collective = KOLO_SCATTER, .out = floats(&sum, 1), .root = root};
+  call.in_list = rank == root ? outs : NULL;
+  OK(kolo_start(group, &call, NULL));
+  CHECK(sum == one);
+  call.collective = KOLO_ALL_REDUCE;
+  call.in_list = ins;
+  REFUSED(kolo_start(group, &call, NULL), "kolo_start: all_reduce does not take these lists of buffers");
+}
+
 void calls(void) {
   every_collective();
   reductions_of_the_caller();
@@ -195,5 +229,6 @@ void calls(void) {
   earlier_versions();
   messages_by_kolo_start();
   both_ways();
+  lists();
   OK(kolo_barrier(group, NULL));
 }
