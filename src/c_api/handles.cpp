@@ -17,19 +17,19 @@ constexpr auto kKindNames = std::to_array<std::string_view>(
 /// A handle is, from its lowest bit on: the number of its slot (24 bits), its kind plus 1 (8), and how often
 /// the slot has been used (32). So no handle is issued twice.
 constexpr int kSlotBits = 24;
-constexpr std::uint64_t kSlots = 1u << 20;
+constexpr std::uint64_t kSlots = 1u << 18;
 
 struct Slot {
-  std::atomic<std::uint64_t> handle{0};  ///< the live one; 0: none
-  void* object = nullptr;
-  void (*destroy)(void*) = nullptr;
-  std::uint32_t uses = 0;       ///< guarded by the mutex
-  std::uint32_t next_free = 0;  ///< guarded by the mutex
+  std::uint64_t handle;  ///< the live one; 0: none
+  void* object;
+  void (*destroy)(void*);
+  std::uint32_t uses;       ///< guarded by the mutex
+  std::uint32_t next_free;  ///< guarded by the mutex
 };
 
 // Slots stay, so that a look-up takes no lock; those never used cost no memory. Slot 0 heads the list of free
 // slots.
-constinit Slot slots[kSlots];
+constinit Slot slots[kSlots] = {};
 constinit std::mutex mutex;
 constinit std::uint32_t last_used = 0;
 
@@ -56,7 +56,7 @@ void* issue_handle(Kind kind, void* object, void (*destroy)(void*)) {
   if (number != 0) {
     slots[0].next_free = slots[number].next_free;
   } else {
-    if (last_used + 1 == kSlots) throw SystemError("there are 2^20 handles: free some", {});
+    if (last_used + 1 == kSlots) throw SystemError("there are 2^18 handles: free some", {});
     number = ++last_used;
   }
   Slot& slot = slots[number];
@@ -64,14 +64,14 @@ void* issue_handle(Kind kind, void* object, void (*destroy)(void*)) {
   slot.destroy = destroy;
   const std::uint64_t kind_bits = (static_cast<std::uint64_t>(kind) + 1) << kSlotBits;
   const std::uint64_t handle = static_cast<std::uint64_t>(++slot.uses) << 32 | kind_bits | number;
-  slot.handle.store(handle, std::memory_order_release);
+  std::atomic_ref(slot.handle).store(handle, std::memory_order_release);
   return reinterpret_cast<void*>(handle);  // NOLINT: not an address
 }
 
 void* object_of(Kind kind, const void* handle) noexcept {
   const std::uint64_t number = number_of(handle);
-  const Slot& slot = slots[slot_in(number)];
-  const bool is_live = number != 0 && slot.handle.load(std::memory_order_acquire) == number;
+  Slot& slot = slots[slot_in(number)];
+  const bool is_live = number != 0 && std::atomic_ref(slot.handle).load(std::memory_order_acquire) == number;
   return is_live && kind_in(number) == static_cast<std::size_t>(kind) ? slot.object : nullptr;
 }
 
@@ -80,7 +80,7 @@ void* retire_handle(Kind kind, const void* handle) noexcept {
   void* const object = object_of(kind, handle);
   if (object == nullptr) return nullptr;
   const auto number = static_cast<std::uint32_t>(slot_in(number_of(handle)));
-  slots[number].handle.store(0, std::memory_order_relaxed);
+  std::atomic_ref(slots[number].handle).store(0, std::memory_order_relaxed);
   slots[number].next_free = slots[0].next_free;
   slots[0].next_free = number;
   return object;
