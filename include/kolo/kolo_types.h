@@ -117,6 +117,8 @@ typedef struct kolo_sparse kolo_sparse;
 /// The memory of a sparse sum.
 typedef struct kolo_sparse_memory kolo_sparse_memory;
 
+// A new member of a structure begins at its size of before, and not in its padding, which may hold anything.
+
 /// Typed memory, which kolo does not own. It only reads that of an `in`.
 typedef struct kolo_buffer {
   void* data;           ///< the first element; null only if `count` is 0

@@ -171,8 +171,8 @@ static void a_store_of_functions(void) {
   CHECK(kolo_store_set(store, "key", "", 0) == KOLO_RENDEZVOUS_FAILED);
   CHECK(strstr(kolo_error_message(), "a table of this program: its function `set` returned 77 for the key key"));
   kolo_communicator* none = group;
-  CHECK(kolo_create_in(store, 0, 1, NULL, &none) == KOLO_OK || none == NULL);
-  OK(kolo_release(none));
+  CHECK(kolo_create_in(store, 0, 2, NULL, &none) == KOLO_RENDEZVOUS_FAILED && none == NULL);
+  CHECK(strstr(kolo_error_message(), "returned 77") != NULL);
   OK(kolo_release(store));
   functions.set = set_that_throws;
   OK(kolo_own_store(&functions, &store));
