@@ -44,7 +44,11 @@ struct ClosedForm {
   std::string_view steps;  ///< "2(N-1)"
   std::string_view sent;   ///< by the rank that sends most: "2(N-1)/N n"
   bool at_most = false;    ///< a bound: some cases cost less
-  StepsAndBytes (*of)(const ScheduleSpec& spec);
+  StepsAndBytes (*cost)(std::uint64_t n, const ScheduleSpec& spec);  ///< of `n` ranks
+
+  StepsAndBytes of(const ScheduleSpec& spec) const {
+    return cost(static_cast<std::uint64_t>(spec.size), spec);
+  }
 };
 
 /// One algorithm of one collective. Generators are pure, allocate only the schedule, and serve every size >=

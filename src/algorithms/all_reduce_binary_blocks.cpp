@@ -103,18 +103,16 @@ const Algorithm all_reduce_binary_blocks = {
         "processors in message-passing parallel systems, EuroPVM/MPI 2004, section 3",
     .rank_ordered = true,
     .closed_form =
-        {
-            .steps = "2 log2 N for a power of two; else F + 1 + log2 P, where F = max(F, log2 B) + B/b for "
-                     "each block "
-                     "of B ranks that joins a smaller one of b, and log2 b for the smallest (P: the largest)",
-            .sent = "2(P-1)/P n for a power of two; (2P-1)/P n for two blocks; else 2 n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t p = std::bit_floor(ranks_of(spec));
-              const int blocks = std::popcount(ranks_of(spec));
-              if (blocks == 1) return {2 * floor_log2(p), 2 * (p - 1)};
-              return {joining_steps(ranks_of(spec)) + 1 + floor_log2(p), 2 * p - (blocks == 2 ? 1 : 0)};
-            },
-        },
+        {.steps = "2 log2 N for a power of two; else F + 1 + log2 P, where F = max(F, log2 B) + B/b for "
+                  "each block "
+                  "of B ranks that joins a smaller one of b, and log2 b for the smallest (P: the largest)",
+         .sent = "2(P-1)/P n for a power of two; (2P-1)/P n for two blocks; else 2 n",
+         .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+           const std::uint64_t p = std::bit_floor(n);
+           const int blocks = std::popcount(n);
+           if (blocks == 1) return {2 * floor_log2(p), 2 * (p - 1)};
+           return {joining_steps(n) + 1 + floor_log2(p), 2 * p - (blocks == 2 ? 1 : 0)};
+         }},
     .generate = generate_all_reduce_binary_blocks,
 };
 

@@ -15,15 +15,12 @@ const Algorithm all_reduce_binomial = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), all-reduce, the algorithm before",
     .rank_ordered = true,
-    .closed_form =
-        {
-            .steps = "2 ceil(log2 N)",
-            .sent = "ceil(log2 N) n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t children = k_nomial_children(ranks_of(spec), kBinomial);
-              return {2 * children, children};
-            },
-        },
+    .closed_form = {.steps = "2 ceil(log2 N)",
+                    .sent = "ceil(log2 N) n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      const std::uint64_t children = k_nomial_children(n, kBinomial);
+                      return {2 * children, children};
+                    }},
     .generate = [](const ScheduleSpec& spec) { return reduce_then_broadcast(spec, "binomial"); },
 };
 

@@ -37,15 +37,11 @@ const Algorithm all_reduce_butterfly = {
     .source = kButterflySource,
     .rank_ordered = true,
     .parameters = kButterflyParameters,
-    .closed_form =
-        {
-            .steps = "2 sum of (d-1) over the degrees d",
-            .sent = "2(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {2 * butterfly_steps(spec), 2 * (n - 1)};
-            },
-        },
+    .closed_form = {.steps = "2 sum of (d-1) over the degrees d",
+                    .sent = "2(N-1)/N n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+                      return {2 * butterfly_steps(spec), 2 * (n - 1)};
+                    }},
     .objection = butterfly_objection,
     .generate = generate_all_reduce_butterfly,
 };

@@ -32,15 +32,11 @@ const Algorithm all_reduce_central = {
     .use = "To compare with: the driver's link carries everything",
     .source = "Folklore; the parameter server with one server",
     .rank_ordered = true,
-    .closed_form =
-        {
-            .steps = "2(N-1)",
-            .sent = "(N-1) n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {2 * (n - 1), n - 1};
-            },
-        },
+    .closed_form = {.steps = "2(N-1)",
+                    .sent = "(N-1) n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {2 * (n - 1), n - 1};
+                    }},
     .generate = generate_all_reduce_central,
 };
 

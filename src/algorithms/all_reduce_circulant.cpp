@@ -30,15 +30,11 @@ const Algorithm all_reduce_circulant = {
         "two",
     .use = "Middling data, a number of ranks that is no power of two",
     .source = kCirculantSource,
-    .closed_form =
-        {
-            .steps = "2 ceil(log2 N)",
-            .sent = "2(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {2 * ceil_log2(n), 2 * (n - 1)};
-            },
-        },
+    .closed_form = {.steps = "2 ceil(log2 N)",
+                    .sent = "2(N-1)/N n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {2 * ceil_log2(n), 2 * (n - 1)};
+                    }},
     .generate = generate_all_reduce_circulant,
 };
 

@@ -94,18 +94,14 @@ const Algorithm all_reduce_double_tree = {
         "scan, Parallel Computing 35 (2009), reduction and broadcast over two trees with coloured edges",
     .parameters = kChunksParameters,
     .tried = kTriedInTrees,
-    .closed_form =
-        {
-            .steps = "4 (C-1 + floor(log2 N)), C chunks a tree",
-            .sent = "2 n; N/2 n where N < 4",
-            .at_most = true,
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              if (n == 1) return {0, 0};
-              const std::uint64_t chunks = chunks_of(spec);
-              return {4 * (chunks - 1 + floor_log2(n)), std::min<std::uint64_t>(n, 4) * chunks};
-            },
-        },
+    .closed_form = {.steps = "4 (C-1 + floor(log2 N)), C chunks a tree",
+                    .sent = "2 n; N/2 n where N < 4",
+                    .at_most = true,
+                    .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+                      if (n == 1) return {0, 0};
+                      const std::uint64_t chunks = chunks_of(spec);
+                      return {4 * (chunks - 1 + floor_log2(n)), std::min<std::uint64_t>(n, 4) * chunks};
+                    }},
     .objection = chunks_objection,
     .generate = generate_all_reduce_double_tree,
 };

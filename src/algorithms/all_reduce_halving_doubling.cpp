@@ -43,16 +43,12 @@ const Algorithm all_reduce_halving_doubling = {
         "R. Rabenseifner: Optimization of collective reduction operations, ICCS 2004, recursive halving and "
         "doubling",
     .rank_ordered = true,
-    .closed_form =
-        {
-            .steps = "2 log2 P (P: the largest power of two <= N); 2 more where N > P",
-            .sent = "2(P-1)/P n; n more where N > P",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              const std::uint64_t p = std::bit_floor(n);
-              return {2 * floor_log2(n) + (n > p ? 2 : 0), 2 * (p - 1) + (n > p ? p : 0)};
-            },
-        },
+    .closed_form = {.steps = "2 log2 P (P: the largest power of two <= N); 2 more where N > P",
+                    .sent = "2(P-1)/P n; n more where N > P",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      const std::uint64_t p = std::bit_floor(n);
+                      return {2 * floor_log2(n) + (n > p ? 2 : 0), 2 * (p - 1) + (n > p ? p : 0)};
+                    }},
     .generate = generate_all_reduce_halving_doubling,
 };
 

@@ -205,7 +205,7 @@ Arguments hosts_in_order(const ScheduleSpec& spec, const std::vector<int>& ring)
 }
 
 /// The parts one after the other, each at the cost of the slowest host, all in the same chunks.
-StepsAndBytes cost(const ScheduleSpec& spec) {
+StepsAndBytes cost(std::uint64_t, const ScheduleSpec& spec) {
   const Hosts hosts = hosts_of(spec);
   const std::uint64_t chunks = common_chunks(spec, hosts);
   const auto in_chunks = [&](const StepsAndBytes& cost, const schedule::Schedule& part) {
@@ -253,14 +253,11 @@ const Algorithm all_reduce_hierarchical = {
     .tried = kTriedInHosts,
     .sparing = sparing_hosts,
     .in_order = hosts_in_order,
-    .closed_form =
-        {
-            .steps = "those of the reduce, the all_reduce and the broadcast, on the largest host; a "
-                     "sixteenth more where hosts are unequal",
-            .sent = "what goes across and in the broadcast",
-            .at_most = true,
-            .of = cost,
-        },
+    .closed_form = {.steps = "those of the reduce, the all_reduce and the broadcast, on the largest host; a "
+                             "sixteenth more where hosts are unequal",
+                    .sent = "what goes across and in the broadcast",
+                    .at_most = true,
+                    .cost = cost},
     .objection = hierarchical_objection,
     .generate = generate_all_reduce_hierarchical,
 };

@@ -15,15 +15,12 @@ const Algorithm all_reduce_k_nomial = {
     .rank_ordered = true,
     .parameters = kRadixParameters,
     .tried = kTriedRadices,
-    .closed_form =
-        {
-            .steps = "2 ((R-1) L + floor((N-1) / R^L)), L = floor(log_R (N-1))",
-            .sent = "(half as many as steps) n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t children = k_nomial_children(ranks_of(spec), radix_of(spec));
-              return {2 * children, children};
-            },
-        },
+    .closed_form = {.steps = "2 ((R-1) L + floor((N-1) / R^L)), L = floor(log_R (N-1))",
+                    .sent = "(half as many as steps) n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+                      const std::uint64_t children = k_nomial_children(n, radix_of(spec));
+                      return {2 * children, children};
+                    }},
     .objection = radix_objection,
     .generate = [](const ScheduleSpec& spec) { return reduce_then_broadcast(spec, "k_nomial"); },
 };

@@ -150,17 +150,13 @@ const Algorithm all_reduce_parameter_server = {
     .parameters = kServerParameters,
     .tried = kTriedServers,
     .sparing = sparing_servers,
-    .closed_form =
-        {
-            .steps = "(N+S-2) C + N-S, C pieces of a share",
-            .sent = "(N+S-2)/S n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              const std::uint64_t servers = servers_of(spec).size();
-              const std::uint64_t sent = (n + servers - 2) * pieces_of(spec);
-              return {sent + n - servers, sent};
-            },
-        },
+    .closed_form = {.steps = "(N+S-2) C + N-S, C pieces of a share",
+                    .sent = "(N+S-2)/S n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+                      const std::uint64_t servers = servers_of(spec).size();
+                      const std::uint64_t sent = (n + servers - 2) * pieces_of(spec);
+                      return {sent + n - servers, sent};
+                    }},
     .objection = server_objection,
     .generate = generate_all_reduce_parameter_server,
 };

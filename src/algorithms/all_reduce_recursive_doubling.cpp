@@ -46,16 +46,12 @@ const Algorithm all_reduce_recursive_doubling = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), allreduce, recursive doubling",
     .rank_ordered = true,
-    .closed_form =
-        {
-            .steps = "log2 P (P: the largest power of two <= N); 2 more where N > P",
-            .sent = "log2 P n; n more where N > P",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              const std::uint64_t surplus = std::has_single_bit(n) ? 0 : 1;
-              return {floor_log2(n) + 2 * surplus, floor_log2(n) + surplus};
-            },
-        },
+    .closed_form = {.steps = "log2 P (P: the largest power of two <= N); 2 more where N > P",
+                    .sent = "log2 P n; n more where N > P",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      const std::uint64_t surplus = std::has_single_bit(n) ? 0 : 1;
+                      return {floor_log2(n) + 2 * surplus, floor_log2(n) + surplus};
+                    }},
     .generate = generate_all_reduce_recursive_doubling,
 };
 

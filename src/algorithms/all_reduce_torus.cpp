@@ -76,16 +76,12 @@ const Algorithm all_reduce_torus = {
         "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
         "and experience, CCPE 19 (2007), bucket algorithms on meshes",
     .parameters = kTorusParameters,
-    .closed_form =
-        {
-            .steps = "2(N/R-1) + 2(R-1) (R: rows)",
-            .sent = "2(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              const auto rows = static_cast<std::uint64_t>(rows_of(spec));
-              return {2 * (n / rows - 1) + 2 * (rows - 1), 2 * (n - 1)};
-            },
-        },
+    .closed_form = {.steps = "2(N/R-1) + 2(R-1) (R: rows)",
+                    .sent = "2(N-1)/N n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+                      const auto rows = static_cast<std::uint64_t>(rows_of(spec));
+                      return {2 * (n / rows - 1) + 2 * (rows - 1), 2 * (n - 1)};
+                    }},
     .objection = torus_objection,
     .generate = generate_all_reduce_torus,
 };

@@ -65,19 +65,16 @@ const Algorithm all_to_all_bruck = {
         "J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all "
         "communications in multiport message-passing systems, IEEE TPDS 8 (1997), section 3",
     .even_parts_only = true,
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "(bits that are set in 1, 2, ..., N-1)/N n: log2(N)/2 n where N is a power of two",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              std::uint64_t bits = 0;
-              for (std::uint64_t place = 1; place < n; ++place) {
-                bits += static_cast<std::uint64_t>(std::popcount(place));
-              }
-              return {ceil_log2(n), bits};
-            },
-        },
+    .closed_form = {.steps = "ceil(log2 N)",
+                    .sent =
+                        "(bits that are set in 1, 2, ..., N-1)/N n: log2(N)/2 n where N is a power of two",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      std::uint64_t bits = 0;
+                      for (std::uint64_t place = 1; place < n; ++place) {
+                        bits += static_cast<std::uint64_t>(std::popcount(place));
+                      }
+                      return {ceil_log2(n), bits};
+                    }},
     .generate = generate_all_to_all_bruck,
 };
 

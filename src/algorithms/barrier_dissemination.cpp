@@ -31,15 +31,11 @@ const Algorithm barrier_dissemination = {
         "Programming 17 (1988)",
     .in_shared_memory =
         schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::copy, schedule::Held::nothing},
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "0",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {ceil_log2(n), 0};
-            },
-        },
+    .closed_form = {.steps = "ceil(log2 N)",
+                    .sent = "0",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {ceil_log2(n), 0};
+                    }},
     .generate = generate_barrier_dissemination,
 };
 

@@ -37,15 +37,11 @@ const Algorithm barrier_recursive_doubling = {
     .purpose = "Pairs at distances 1, 2, 4, ... tell each other what they have heard",
     .use = "A power of two of ranks on links that are cheapest used both ways at once",
     .source = "E. D. Brooks III: The butterfly barrier, Int. J. Parallel Programming 15 (1986)",
-    .closed_form =
-        {
-            .steps = "log2 N; floor(log2 N) + 2 where N is not a power of two",
-            .sent = "0",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {floor_log2(n) + (std::has_single_bit(n) ? 0 : 2), 0};
-            },
-        },
+    .closed_form = {.steps = "log2 N; floor(log2 N) + 2 where N is not a power of two",
+                    .sent = "0",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {floor_log2(n) + (std::has_single_bit(n) ? 0 : 2), 0};
+                    }},
     .generate = generate_barrier_recursive_doubling,
 };
 

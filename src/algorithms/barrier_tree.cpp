@@ -34,14 +34,11 @@ const Algorithm barrier_tree = {
     .source =
         "D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, Int. J. Parallel "
         "Programming 17 (1988), the tournament",
-    .closed_form =
-        {
-            .steps = "2 ceil(log2 N)",
-            .sent = "0",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              return {2 * ceil_log2(ranks_of(spec)), 0};
-            },
-        },
+    .closed_form = {.steps = "2 ceil(log2 N)",
+                    .sent = "0",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {2 * ceil_log2(n), 0};
+                    }},
     .generate = generate_barrier_tree,
 };
 

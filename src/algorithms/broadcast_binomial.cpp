@@ -13,15 +13,11 @@ const Algorithm broadcast_binomial = {
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), broadcast",
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "ceil(log2 N) n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {ceil_log2(n), ceil_log2(n)};
-            },
-        },
+    .closed_form = {.steps = "ceil(log2 N)",
+                    .sent = "ceil(log2 N) n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {ceil_log2(n), ceil_log2(n)};
+                    }},
     .generate = [](const ScheduleSpec& spec) { return k_nomial_broadcast(spec, kBinomial); },
 };
 

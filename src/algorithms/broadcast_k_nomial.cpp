@@ -13,15 +13,12 @@ const Algorithm broadcast_k_nomial = {
     .source = kKNomialSource,
     .parameters = kRadixParameters,
     .tried = kTriedRadices,
-    .closed_form =
-        {
-            .steps = kKNomialSteps,
-            .sent = "(as many as steps) n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t children = k_nomial_children(ranks_of(spec), radix_of(spec));
-              return {children, children};
-            },
-        },
+    .closed_form = {.steps = kKNomialSteps,
+                    .sent = "(as many as steps) n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+                      const std::uint64_t children = k_nomial_children(n, radix_of(spec));
+                      return {children, children};
+                    }},
     .objection = radix_objection,
     .generate = [](const ScheduleSpec& spec) { return k_nomial_broadcast(spec, radix_of(spec)); },
 };

@@ -53,15 +53,11 @@ const Algorithm broadcast_scatter_all_gather = {
     .source =
         "M. Barnett, L. Shuler, R. van de Geijn, S. Gupta, D. Payne, J. Watts: Interprocessor collective "
         "communication library (InterCom), SHPCC 1994, long-vector broadcast",
-    .closed_form =
-        {
-            .steps = "ceil(log2 N) + N-1",
-            .sent = "2(N-1)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {ceil_log2(n) + n - 1, 2 * (n - 1)};
-            },
-        },
+    .closed_form = {.steps = "ceil(log2 N) + N-1",
+                    .sent = "2(N-1)/N n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {ceil_log2(n) + n - 1, 2 * (n - 1)};
+                    }},
     .generate = generate_broadcast_scatter_all_gather,
 };
 

@@ -34,8 +34,8 @@ std::uint64_t butterfly_steps(const ScheduleSpec& spec);  ///< of one half: redu
 inline constexpr ClosedForm kButterflyHalf = {
     .steps = "sum of (d-1) over the degrees d",
     .sent = "(N-1)/N n",
-    .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-      return {butterfly_steps(spec), ranks_of(spec) - 1};
+    .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+      return {butterfly_steps(spec), n - 1};
     },
 };
 

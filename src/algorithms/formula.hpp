@@ -23,31 +23,31 @@ constexpr std::uint64_t ceil_log2(std::uint64_t n) {
 inline constexpr ClosedForm kPartEachStep = {
     .steps = "N-1",
     .sent = "(N-1)/N n",
-    .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-      return {ranks_of(spec) - 1, ranks_of(spec) - 1};
+    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+      return {n - 1, n - 1};
     },
 };
 /// First for the sums, then to share them out.
 inline constexpr ClosedForm kPartEachStepTwice = {
     .steps = "2(N-1)",
     .sent = "2(N-1)/N n",
-    .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-      return {2 * (ranks_of(spec) - 1), 2 * (ranks_of(spec) - 1)};
+    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+      return {2 * (n - 1), 2 * (n - 1)};
     },
 };
 /// As many parts in a step as in all steps before it, or after it.
 inline constexpr ClosedForm kDoublingParts = {
     .steps = "ceil(log2 N)",
     .sent = "(N-1)/N n",
-    .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-      return {ceil_log2(ranks_of(spec)), ranks_of(spec) - 1};
+    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+      return {ceil_log2(n), n - 1};
     },
 };
 /// Each step moves the whole data.
 inline constexpr ClosedForm kAllEachStep = {
     .steps = "N-1",
     .sent = "(N-1) n",
-    .of = kPartEachStep.of,
+    .cost = kPartEachStep.cost,
 };
 
 }  // namespace kolo::algorithms

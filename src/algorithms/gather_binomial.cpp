@@ -42,15 +42,11 @@ const Algorithm gather_binomial = {
     .source =
         "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
         "and experience, CCPE 19 (2007), section 4, minimum-spanning-tree gather",
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "floor(N/2)/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {ceil_log2(n), n / 2};
-            },
-        },
+    .closed_form = {.steps = "ceil(log2 N)",
+                    .sent = "floor(N/2)/N n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {ceil_log2(n), n / 2};
+                    }},
     .generate = generate_gather_binomial,
 };
 

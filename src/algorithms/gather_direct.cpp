@@ -29,15 +29,11 @@ const Algorithm gather_direct = {
     .purpose = "Each rank sends its part to the root",
     .use = "The usual one: every part travels once",
     .source = "Folklore; linear gather",
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "1/N n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n > 1 ? 1u : 0u};
-            },
-        },
+    .closed_form = {.steps = "N-1",
+                    .sent = "1/N n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {n - 1, n > 1 ? 1u : 0u};
+                    }},
     .generate = generate_gather_direct,
 };
 

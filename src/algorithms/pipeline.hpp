@@ -36,13 +36,11 @@ inline std::string chunks_objection(const ScheduleSpec& spec) {
 }
 
 /// A chain of all ranks: the last chunk leaves the first rank in step C and passes N-2 more ranks.
-inline constexpr ClosedForm kChain = {
-    .steps = "N-2 + C, C chunks",
-    .sent = "n",
-    .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-      if (spec.size == 1) return {};
-      return {ranks_of(spec) - 2 + chunks_of(spec), chunks_of(spec)};
-    },
-};
+inline constexpr ClosedForm kChain = {.steps = "N-2 + C, C chunks",
+                                      .sent = "n",
+                                      .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+                                        if (spec.size == 1) return {};
+                                        return {n - 2 + chunks_of(spec), chunks_of(spec)};
+                                      }};
 
 }  // namespace kolo::algorithms

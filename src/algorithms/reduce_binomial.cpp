@@ -13,15 +13,11 @@ const Algorithm reduce_binomial = {
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), reduce",
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {ceil_log2(n), n > 1 ? 1u : 0u};
-            },
-        },
+    .closed_form = {.steps = "ceil(log2 N)",
+                    .sent = "n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {ceil_log2(n), n > 1 ? 1u : 0u};
+                    }},
     .generate = [](const ScheduleSpec& spec) { return k_nomial_reduce(spec, kBinomial); },
 };
 

@@ -29,15 +29,11 @@ const Algorithm reduce_direct = {
     .use = "Two or three ranks; operations that are not commutative",
     .source = "Folklore; linear reduction",
     .rank_ordered = true,
-    .closed_form =
-        {
-            .steps = "N-1",
-            .sent = "n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {n - 1, n > 1 ? 1u : 0u};
-            },
-        },
+    .closed_form = {.steps = "N-1",
+                    .sent = "n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      return {n - 1, n > 1 ? 1u : 0u};
+                    }},
     .generate = generate_reduce_direct,
 };
 

@@ -13,15 +13,11 @@ const Algorithm reduce_k_nomial = {
     .source = kKNomialSource,
     .parameters = kRadixParameters,
     .tried = kTriedRadices,
-    .closed_form =
-        {
-            .steps = kKNomialSteps,
-            .sent = "n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t n = ranks_of(spec);
-              return {k_nomial_children(n, radix_of(spec)), n > 1 ? 1u : 0u};
-            },
-        },
+    .closed_form = {.steps = kKNomialSteps,
+                    .sent = "n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec& spec) -> StepsAndBytes {
+                      return {k_nomial_children(n, radix_of(spec)), n > 1 ? 1u : 0u};
+                    }},
     .objection = radix_objection,
     .generate = [](const ScheduleSpec& spec) { return k_nomial_reduce(spec, radix_of(spec)); },
 };

@@ -37,15 +37,12 @@ const Algorithm scan_recursive_doubling = {
     .use = "Any data; any operation",
     .source = "W. D. Hillis, G. L. Steele: Data parallel algorithms, CACM 29 (1986), section on partial sums",
     .rank_ordered = true,
-    .closed_form =
-        {
-            .steps = "ceil(log2 N)",
-            .sent = "ceil(log2 N) n",
-            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
-              const std::uint64_t rounds = ceil_log2(ranks_of(spec));
-              return {rounds, rounds};
-            },
-        },
+    .closed_form = {.steps = "ceil(log2 N)",
+                    .sent = "ceil(log2 N) n",
+                    .cost = [](std::uint64_t n, const ScheduleSpec&) -> StepsAndBytes {
+                      const std::uint64_t rounds = ceil_log2(n);
+                      return {rounds, rounds};
+                    }},
     .generate = generate_scan_recursive_doubling,
 };
 
