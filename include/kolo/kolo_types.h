@@ -220,7 +220,7 @@ typedef struct kolo_store_functions {
   /// Blocks until the key exists, at most `timeout_ns`, which may be 0, and then returns KOLO_TIMED_OUT.
   /// Writes the value, of at most `capacity` bytes, and its length.
   int (*get)(void* context, const char* key, int64_t timeout_ns, void* value, size_t capacity, size_t* bytes);
-  /// Adds to a decimal number, 0 if absent, and gives the sum; atomic between ranks.
+  /// Adds to a decimal number, 0 if absent, keeps the digits of the sum as the value, and gives it; atomic.
   int (*add)(void* context, const char* key, int64_t amount, int64_t* sum);
   /// Removes the key if it exists.
   int (*remove)(void* context, const char* key);

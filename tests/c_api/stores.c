@@ -118,13 +118,13 @@ static int own_get(void* context, const char* key, int64_t timeout_ns, void* val
 
 static int own_add(void* context, const char* key, int64_t amount, int64_t* sum) {
   CHECK(context == &table);
-  char text[32] = "0";
+  char text[32] = "";
   pthread_mutex_lock(&table.mutex);
   const int at = find(key);
   if (at >= 0) memcpy(text, table.entries[at].value, table.entries[at].bytes);
   *sum = strtoll(text, NULL, 10) + amount;
   const int bytes = snprintf(text, sizeof text, "%lld", (long long)*sum);
-  put(key, text, (size_t)bytes + 1);
+  put(key, text, (size_t)bytes);
   pthread_mutex_unlock(&table.mutex);
   return KOLO_OK;
 }
