@@ -44,6 +44,9 @@ struct Options {
   /// some milliseconds on idle cores. A group that only sends and receives needs no costs. The same on all
   /// ranks.
   bool measure_costs = true;
+  /// The job's key, which every connection proves that it knows: the same on all ranks, 16 characters or
+  /// more. Empty: KOLO_KEY or KOLO_KEY_FILE. shrink() and split() keep it; it is never logged.
+  std::string key = {};
 };
 
 /// How one call is made. The ranks of a call must agree on all of it but the stream and the timeout.

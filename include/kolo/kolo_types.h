@@ -170,6 +170,7 @@ typedef struct kolo_options {
   const char* transports;   ///< those allowed, best first: "shm,tcp"; null: KOLO_TRANSPORTS
   kolo_timeline* timeline;  ///< where operations are recorded; may be null, and be freed
   int32_t skip_measuring;   ///< not 0: do not measure what messages cost; the same on all ranks
+  const char* key;          ///< the job's key; null: KOLO_KEY or KOLO_KEY_FILE
 } kolo_options;
 
 /// What went over the links of one rank, in payload bytes.

@@ -81,7 +81,9 @@ Launch launch_from_environment();
 /// The job's store as the environment says: KOLO_STORE, else MASTER_ADDR and MASTER_PORT, where rank 0 serves
 /// unless the launcher does; an in-memory store for a single process. The server lives as long as the
 /// process. A rank's n-th call returns a view in which it meets only the n-th calls of the other ranks.
-std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout);
+/// `key`: the job's, empty for that of the environment; the first call's counts.
+std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout,
+                                              const std::string& key = {});
 
 /// Whether the job's store stays when ranks end: a launcher (`kolo run`), another process or a file holds it.
 /// False if rank 0 serves it. Dials nothing. Throws InvalidArgumentError as store_from_environment().

@@ -18,6 +18,7 @@ Options options_of(const kolo_options* given_options) {
       .transports = std::string(text_or_empty(options.transports)),
       .timeline = options.timeline == nullptr ? nullptr : known(options.timeline),
       .measure_costs = options.skip_measuring == 0,
+      .key = std::string(text_or_empty(options.key)),
   };
 }
 

@@ -60,7 +60,7 @@ Communicator Communicator::create(const Options& options) {
     try {
       const auto patience =
           settings.ok() ? timeout : std::min<std::chrono::nanoseconds>(timeout, comm::kFarewell);
-      store = store_from_environment(launch, patience);
+      store = store_from_environment(launch, patience, options.key);
     } catch (const std::exception&) {
       settings.throw_if_error();
       throw;
@@ -90,7 +90,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
     comm::Terms terms{{}, rendezvous::host_of(*store), options};
     comm::check_settings(options).throw_if_error();
     wireup = comm::connect(address_exchange, rank, terms);
-    if (rank == 0 && size > 1) comm::warn_of_short_key();
+    if (rank == 0 && size > 1) comm::warn_of_short_key(options);
     state = State::make(wireup, rank, size, terms);
   });
   state->store = std::move(store);

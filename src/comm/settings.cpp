@@ -44,7 +44,7 @@ Status prepare_timeline_folder() {
 Status check_transports(const Options& options) {
   const auto allowed = allowed_transports(options);
   if (!allowed.ok()) return allowed.status();
-  const auto transport_options = transport::make_transport_options(config(), job_key(), "", "", "");
+  const auto transport_options = transport::make_transport_options(config(), key_of(options), "", "", "");
   if (!transport_options.ok()) return transport_options.status();
   for (const transport::TransportFactory& factory : allowed.value()) {
     if (Status status = factory.check(transport_options.value()); !status.ok()) return status;
@@ -82,14 +82,18 @@ Status check_settings(const Options& options) {
   return prepare_timeline_folder();
 }
 
+const std::string& key_of(const Options& options) {
+  return options.key.empty() ? job_key() : options.key;
+}
+
 /// With one recorded handshake, an attacker can try keys until one fits.
-void warn_of_short_key() {
+void warn_of_short_key(const Options& options) {
   constexpr std::size_t kShortest = 16;
-  const std::size_t length = job_key().size();
+  const std::size_t length = key_of(options).size();
   if (length == 0 || length >= kShortest) return;
   log().warn(
       "the job's key has {} {}, so it can be guessed: make one with `openssl rand -hex 32`, and give it "
-      "to all ranks as KOLO_KEY or in a KOLO_KEY_FILE",
+      "to all ranks as Options::key, as KOLO_KEY or in a KOLO_KEY_FILE",
       length, length == 1 ? "character" : "characters");
 }
 

@@ -1,6 +1,7 @@
 // Settings: what is wrong with a rank's options and environment, found without another rank.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/status.hpp"
@@ -16,7 +17,10 @@ Result<std::vector<transport::TransportFactory>> allowed_transports(const Option
 /// Everything that can be checked before the store is dialled. Code::invalid_argument that names the setting.
 Status check_settings(const Options& options);
 
+/// The job's key: the caller's, else the environment's.
+const std::string& key_of(const Options& options);
+
 /// Logs a warning where the job's key can be guessed.
-void warn_of_short_key();
+void warn_of_short_key(const Options& options);
 
 }  // namespace kolo::comm

@@ -16,6 +16,7 @@
 #include "comm/settings.hpp"
 #include "comm/state.hpp"
 #include "engine/shared_memory/segment.hpp"
+#include "net/hmac.hpp"
 #include "observe/metrics_recorder.hpp"
 #include "observe/timeline_recorder.hpp"
 #include "transport/host.hpp"
@@ -36,11 +37,13 @@ struct Published {
   std::string machine;    ///< equal also for ranks in containers with networks of their own
   std::string host_name;  ///< for logs and tuning tables
   Cores cores;            ///< that the rank may use
+  std::string key;        ///< equal if the job's key is
   std::vector<Offered> transports;
 };
 
 std::string encode(const Published& mine) {
-  std::string text = mine.host + ' ' + mine.machine + ' ' + mine.host_name + ' ' + to_text(mine.cores) + '\n';
+  std::string text = mine.host + ' ' + mine.machine + ' ' + mine.host_name + ' ' + to_text(mine.cores) + ' ' +
+                     mine.key + '\n';
   for (const Offered& offer : mine.transports) text += offer.name + ' ' + offer.address + '\n';
   return text;
 }
@@ -51,7 +54,7 @@ Published decode(const std::string& text) {
   std::string line;
   std::getline(lines, line);
   std::string cores;
-  TextReader(line) >> published.host >> published.machine >> published.host_name >> cores;
+  TextReader(line) >> published.host >> published.machine >> published.host_name >> cores >> published.key;
   published.cores = parse_cores(cores);
   while (std::getline(lines, line)) {
     const auto space = line.find(' ');
@@ -175,16 +178,17 @@ std::chrono::nanoseconds timeout_of(const Options& options) {
 
 Offer make_offer(int rank, const Terms& terms) {
   const auto allowed = allowed_transports(terms.options).value_or_throw();
-  auto transport_options =
-      transport::make_transport_options(config(), job_key(), terms.job, terms.store_host, terms.host)
-          .value_or_throw();
+  auto transport_options = transport::make_transport_options(config(), key_of(terms.options), terms.job,
+                                                             terms.store_host, terms.host)
+                               .value_or_throw();
   transport_options.segment_bytes = sizeof(engine::shared_memory::Segment);
 
   Offer offer;
   Published mine;
   if (transport_options.key.empty() && !transport_options.insecure) {
     offer.why_not =
-        "; without a key tcp stays on loopback: set KOLO_KEY or KOLO_KEY_FILE, the same on all ranks";
+        "; without a key tcp stays on loopback: set Options::key, KOLO_KEY or KOLO_KEY_FILE, the same on all "
+        "ranks";
   }
   for (const transport::TransportFactory& factory : allowed) {
     const std::string name(factory.name);
@@ -204,6 +208,9 @@ Offer make_offer(int rank, const Terms& terms) {
   if (mine.machine.empty()) mine.machine = terms.host;
   mine.host_name = name_of_host(offer.transports);
   mine.cores = usable_cores();
+  mine.key = transport_options.key.empty()
+                 ? "none"
+                 : net::hmac_digits(transport_options.key, "kolo's job " + terms.job).substr(0, 16);
   offer.text = encode(mine);
   return offer;
 }
@@ -216,6 +223,12 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   std::map<std::string, std::vector<transport::TransportPeer>> chosen;
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
+    if (all[static_cast<std::size_t>(peer)].key != all[static_cast<std::size_t>(rank)].key) {
+      fail_to_meet(
+          fmt::format("rank {} and rank {} have different keys: Options::key, KOLO_KEY or the file of "
+                      "KOLO_KEY_FILE must be the same on all ranks, and set on all or on none",
+                      std::min(rank, peer), std::max(rank, peer)));
+    }
     const auto& preferences = all[static_cast<std::size_t>(std::min(rank, peer))].transports;
     const auto& theirs = all[static_cast<std::size_t>(peer)].transports;
     bool reached = false;

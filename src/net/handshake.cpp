@@ -57,7 +57,8 @@ std::string words_for(Encryption encryption) {
 }
 
 constexpr const char* kSameKey =
-    "KOLO_KEY (or the file of KOLO_KEY_FILE) must be the same on all ranks, and set on all or on none";
+    "Options::key, KOLO_KEY or the file of KOLO_KEY_FILE must be the same on all ranks, and set on all or on "
+    "none";
 
 constexpr const char* kOtherVersion =
     " because it is another version of kolo; all ranks need the same version";

@@ -291,7 +291,8 @@ bool store_outlives_ranks(const Launch& launch) {
   return meeting.kind != rendezvous::Meeting::Kind::memory && !meeting.serve;
 }
 
-std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout) {
+std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout,
+                                              const std::string& key) {
   // One store for the life of the process, because ranks could not tell a second server from the first. Keyed
   // by rank, since ranks may be threads.
   struct Entry {
@@ -308,7 +309,8 @@ std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono:
   const std::lock_guard lock(entry.mutex);
   if (!entry.store) {
     const rendezvous::Meeting meeting =
-        rendezvous::plan_meeting(launch, config(), job_key(), rendezvous::environment).value_or_throw();
+        rendezvous::plan_meeting(launch, config(), key.empty() ? job_key() : key, rendezvous::environment)
+            .value_or_throw();
     entry.store = rendezvous::hold_meeting(meeting, timeout).value_or_throw();
   }
   // Increment only after the store is open, so that a retry uses the same prefix as the other ranks' first

@@ -36,7 +36,7 @@ struct Message {
 };
 
 /// Increases with each change here, or to what ranks put into a store while they connect.
-inline constexpr std::uint32_t kVersion = 6;
+inline constexpr std::uint32_t kVersion = 7;
 inline constexpr std::size_t kHeadBytes = 4;
 inline constexpr std::size_t kMaxItems = 4096;
 /// Room for the largest set(), and for a wait() of kMaxItems keys of ordinary length.

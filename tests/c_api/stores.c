@@ -39,7 +39,7 @@ typedef struct member {
 
 static void* run_member(void* argument) {
   const member* self = argument;
-  const kolo_options options = {.size = sizeof options, .timeout_ns = 30LL * kSecond, .skip_measuring = 1};
+  const kolo_options options = {.size = sizeof options, .timeout_ns = 30LL * kSecond, .skip_measuring = 1, .key = "the key of this test"};
   kolo_communicator* threads = NULL;
   OK(kolo_create_in(self->store, self->number, kThreads, &options, &threads));
   CHECK(kolo_rank(threads) == self->number && kolo_size(threads) == kThreads);

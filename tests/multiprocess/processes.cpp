@@ -56,7 +56,7 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
   int code = 0;
   try {
     for (const auto& [name, value] : options.settings) ::setenv(name.c_str(), value.c_str(), 1);
-    const Options how{.timeout = options.timeout, .transports = options.transports};
+    const Options how{.timeout = options.timeout, .transports = options.transports, .key = options.key};
     auto communicator = options.by_environment ? join_by_environment(rank, options, how)
                                                : join_in_file(store, rank, options, how);
     say(pipe, "ready\n");

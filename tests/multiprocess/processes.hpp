@@ -25,6 +25,7 @@ struct ProcessOptions {
   std::function<void(int rank)> prepare = {};
   /// Makes a rank's store from the file store.
   std::function<std::shared_ptr<Store>(int rank, std::shared_ptr<Store> file)> meet_in = {};
+  std::string key = {};  ///< Options::key
 };
 
 /// Processor time of all threads of this process so far.
