@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/config.hpp"
-#include "rendezvous/on_network.hpp"
+#include "rendezvous/own_store.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/transport.hpp"
 

@@ -113,8 +113,15 @@ class Communicator {
   /// Joins the job that the environment describes (see launch_from_environment()). Blocks until all ranks
   /// have come; RendezvousError names those that have not.
   [[nodiscard]] static Communicator create(const Options& options = {});
-  /// Joins as rank `rank` of `size` ranks that meet in `store`. One store serves one communicator; for
-  /// several, use make_prefix_store().
+  /// Joins as rank `rank` of `size` ranks that meet in `store`. It may be a Store of the caller's own, whose
+  /// methods are then called on other threads too: so a method that does not return in time ends in a
+  /// RendezvousError, as does one that throws, or a value that kolo has not put there.
+  ///
+  /// One store serves one communicator after another, also if ranks have died while they met: each call of
+  /// rank 0 begins a new round. For several communicators at once, use make_prefix_store(). A rank comes into
+  /// the newest round in which its number has not come yet, else into the next. So a rank that was started
+  /// again while the old round goes on ends that for all, because it might be a second process of that
+  /// number: start all ranks again, or none.
   [[nodiscard]] static Communicator create(std::shared_ptr<Store> store, int rank, int size,
                                            const Options& options = {});
 

@@ -36,7 +36,7 @@ class Store {
 std::shared_ptr<Store> make_memory_store();
 
 /// A store in a file that all ranks can reach (a shared file system, or one host). The file is created when
-/// it does not exist; a file left by an earlier job must be removed first.
+/// it does not exist, and stays.
 std::shared_ptr<Store> make_file_store(const std::string& path);
 
 /// The server side of a TCP store; it serves from a thread of its own until destroyed. Port 0 picks a free

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,15 +20,16 @@ namespace kolo::comm {
 /// serving the store; any other rank waits for the store to be served.
 inline constexpr std::chrono::seconds kFarewell{5};
 
-/// One rank's part. `store` must be of this group alone, and must outlive it. A RendezvousError names the
-/// rank, or the problem, that is in the way. Used by one thread.
+/// One rank's part. Groups may meet in a store one after the other, each in a round of its own, which rank 0
+/// begins. A RendezvousError names the rank, or the problem, that is in the way. Used by one thread.
 class AddressExchange {
  public:
-  AddressExchange(Store& store, int rank, int size, std::chrono::nanoseconds timeout);
+  AddressExchange(std::shared_ptr<Store> store, int rank, int size, std::chrono::nanoseconds timeout);
 
-  /// The group's name, the same on all ranks and different between groups.
+  /// Comes into a round. Returns the group's name, the same on all ranks and different between groups.
   std::string job();
-  /// What every rank offers, in rank order. Names those that have not come in time.
+  /// What every rank offers, in rank order. Names those that have not come in time. Empty: rank 0 has begun
+  /// another round, so job() comes again.
   std::vector<std::string> offers(const std::string& mine);
   /// Whether another rank has called the group off; asks the store twice a second at most.
   bool is_off();
@@ -39,9 +43,6 @@ class AddressExchange {
     } catch (const std::exception& error) {
       give_up(error);
       throw;
-    } catch (...) {  // of a store of the caller's own
-      call_off("its store threw no std::exception");
-      throw;
     }
   }
 
@@ -49,25 +50,41 @@ class AddressExchange {
   std::chrono::nanoseconds left() const { return deadline_.left(); }
 
  private:
-  void claim();
+  void look_at(std::int64_t round);
+  std::int64_t newest();
+  void begin();
+  void enter();
+  void enter_to_refuse();
+  bool claim();
+  bool dispute(const std::string& why);
+  bool is_decided();
+  void forget(std::int64_t round);
+  [[noreturn]] void fail_as_first_zero();
+  [[noreturn]] void fail_as_garbage(std::string_view key, std::string_view value) const;
+  std::string two_processes(const std::string& first, const std::string& second) const;
   void give_up(const std::exception& error);
   void call_off(std::string_view why);
   bool listen(std::chrono::nanoseconds patience);
   std::string gather();
-  std::string hear();
-  void await_verdict();
+  std::optional<std::string> hear();
+  bool await_verdict();
   void give_verdict(const std::string& verdict);
   std::string not_come(const std::string& who) const;
   std::string names(const std::vector<std::string>& keys) const;
   std::vector<std::string> others(std::string (*key)(int rank)) const;
 
-  Store& store_;
+  const std::shared_ptr<Store> all_;  // of all rounds
+  std::shared_ptr<Store> store_;      // the keys of this rank's round; null before it has come into one
+  std::int64_t round_ = 0;
+  std::string job_;
+  std::size_t pieces_ = 0;  // of what all offer
   const int rank_;
   const int size_;
   const std::chrono::nanoseconds timeout_;
   const Deadline deadline_;
   std::string reason_;        // why another rank has called the group off
   bool is_second_ = false;    // another process has this rank's number
+  bool has_refused_ = false;  // the other ranks of the round know why this one gives up, or there are none
   bool has_decided_ = false;  // rank 0 has given its verdict
   bool store_is_lost_ = false;
   Clock::time_point ask_at_{};

@@ -6,10 +6,11 @@
 
 #include "base/config.hpp"
 #include "base/limits.hpp"
+#include "comm/checked_store.hpp"
 #include "comm/settings.hpp"
 #include "comm/state.hpp"
 #include "comm/system_errors.hpp"
-#include "rendezvous/on_network.hpp"
+#include "rendezvous/own_store.hpp"
 
 namespace kolo {
 namespace {
@@ -85,7 +86,8 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   comm::Wireup wireup;
   std::shared_ptr<State> state;
   const auto timeout = comm::with_system_errors([&] { return comm::timeout_of(options); });
-  comm::AddressExchange address_exchange(*store, rank, size, timeout);
+  const auto checked = comm::with_system_errors([&] { return comm::make_checked_store(store, timeout); });
+  comm::AddressExchange address_exchange(checked, rank, size, timeout);
   address_exchange.attempt([&] {
     comm::Terms terms{{}, rendezvous::host_of(*store), options};
     comm::check_settings(options).throw_if_error();

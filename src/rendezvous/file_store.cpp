@@ -23,6 +23,7 @@
 #include "base/hash.hpp"
 #include "base/unique_fd.hpp"
 #include "kolo/store.hpp"
+#include "rendezvous/own_store.hpp"
 #include "rendezvous/table.hpp"
 
 namespace kolo {
@@ -73,7 +74,7 @@ class FileLock {
   int fd_;
 };
 
-class FileStore final : public Store {
+class FileStore final : public Store, public rendezvous::OwnStore {
  public:
   FileStore(const std::string& path, std::chrono::nanoseconds timeout) : path_(path), timeout_(timeout) {}
 

@@ -5,12 +5,13 @@
 
 #include "base/deadline.hpp"
 #include "kolo/store.hpp"
+#include "rendezvous/own_store.hpp"
 #include "rendezvous/table.hpp"
 
 namespace kolo {
 namespace {
 
-class MemoryStore final : public Store {
+class MemoryStore final : public Store, public rendezvous::OwnStore {
  public:
   void set(const std::string& key, const std::string& value) override {
     rendezvous::check_key(key).throw_if_error();

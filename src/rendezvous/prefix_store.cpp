@@ -1,11 +1,11 @@
 // A view of another store in which every key is prefixed.
 #include "kolo/store.hpp"
-#include "rendezvous/on_network.hpp"
+#include "rendezvous/own_store.hpp"
 
 namespace kolo {
 namespace {
 
-class PrefixStore final : public Store, public rendezvous::OnNetwork {
+class PrefixStore final : public Store, public rendezvous::OwnStore {
  public:
   /// The prefix is preceded by its length, so that ("a", "b/c") and ("a/b", "c") are different keys.
   PrefixStore(const std::string& prefix, std::shared_ptr<Store> store)
@@ -30,6 +30,7 @@ class PrefixStore final : public Store, public rendezvous::OnNetwork {
   void remove(const std::string& key) override { store_->remove(prefix_ + key); }
   std::string describe() const override { return store_->describe(); }
   std::string host() const override { return rendezvous::host_of(*store_); }
+  bool is_own() const override { return rendezvous::is_own(*store_); }
 
  private:
   const std::string prefix_;

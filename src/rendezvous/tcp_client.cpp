@@ -14,7 +14,7 @@
 #include "base/reminder.hpp"
 #include "net/socket.hpp"
 #include "rendezvous/channel.hpp"
-#include "rendezvous/on_network.hpp"
+#include "rendezvous/own_store.hpp"
 #include "rendezvous/table.hpp"
 #include "rendezvous/wire.hpp"
 
@@ -60,7 +60,7 @@ Result<rendezvous::Greeting> dial(const rendezvous::StoreAddress& at, const Dead
 
 /// Each operation in progress has a connection of its own, from a pool, so a waiting operation delays no
 /// other.
-class TcpStore final : public Store, public rendezvous::OnNetwork {
+class TcpStore final : public Store, public rendezvous::OwnStore {
  public:
   TcpStore(rendezvous::StoreAddress address, rendezvous::Channel first) : address_(std::move(address)) {
     idle_.push_back(std::move(first));

@@ -15,7 +15,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 std::string job_of(const std::shared_ptr<Store>& store) {
-  return store->get("job", seconds(5));
+  const std::string size_and_job = make_prefix_store("round 1", store)->get("job", seconds(5));
+  return size_and_job.substr(size_and_job.find(' ') + 1);
 }
 
 class Cleared {

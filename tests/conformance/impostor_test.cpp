@@ -25,7 +25,8 @@ using Bytes = std::vector<std::byte>;
 /// Rank 1 of two, up to the connection to rank 0.
 class Impostor {
  public:
-  Impostor(Store& store, const std::string& transport) : address_exchange_(store, 1, 2, 20s) {
+  Impostor(const std::shared_ptr<Store>& store, const std::string& transport)
+      : address_exchange_(store, 1, 2, 20s) {
     const comm::Terms terms{job_, {}, {.transports = transport}, mark_.name()};
     offer_ = comm::make_offer(1, terms);
     std::istringstream lines(address_exchange_.offers(offer_.text)[0]);
@@ -36,7 +37,8 @@ class Impostor {
     transport::Transport& own = *offer_.transports[transport];
     link_ =
         std::move(transport::connect_all(own, 1, {&zero, 1}, Deadline::after(20s)).value_or_throw().front());
-    store.set("told/1", "");  // otherwise rank 0 waits for a while after its failure
+    make_prefix_store("round 1", store)
+        ->set("told/1", "");  // otherwise rank 0 waits for a while after its failure
   }
 
   void say(const Bytes& bytes) {
@@ -113,7 +115,7 @@ std::string heard(const std::string& transport, const Bytes& said) {
       error = problem.what();
     }
   });
-  Impostor(*store, transport).say(said);
+  Impostor(store, transport).say(said);
   zero.join();
   return error;
 }

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +14,15 @@
 
 extern kolo::Communicator communicator;
 extern std::vector<float> gradients;
+
+// docs/running.md: the caller's key-value service.
+struct KeyValueClient {
+  void put(const std::string& key, const std::string& value);
+  std::string await(const std::string& key, std::chrono::nanoseconds timeout);
+  std::int64_t add(const std::string& key, std::int64_t amount);
+  std::vector<std::string> missing(const std::vector<std::string>& keys, std::chrono::nanoseconds timeout);
+  void erase(const std::string& key);
+};
 
 // docs/adding.md: the parts of a command that its block does not show.
 struct CountArguments {

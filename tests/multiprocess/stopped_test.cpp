@@ -20,12 +20,12 @@ class StoppingStore final : public Store {
       : store_(std::move(store)), read_(std::move(read)), written_(std::move(written)) {}
 
   void set(const std::string& key, const std::string& value) override {
-    if (key == written_) ::raise(SIGSTOP);
+    if (!written_.empty() && key.ends_with(written_)) ::raise(SIGSTOP);
     store_->set(key, value);
   }
   std::string get(const std::string& key, std::chrono::nanoseconds timeout) override {
     std::string value = store_->get(key, timeout);
-    if (key == read_) ::raise(SIGSTOP);
+    if (!read_.empty() && key.ends_with(read_)) ::raise(SIGSTOP);
     return value;
   }
   std::int64_t add(const std::string& key, std::int64_t amount) override { return store_->add(key, amount); }
