@@ -244,11 +244,11 @@ TEST(Meeting, AStoreThatReturnsSomethingElseIsNamed) {
     int rank;
     std::string call, key, returns;
   };
-  const std::vector<Case> cases = {
-      {1, "get", "round", "many"},   {1, "get", "/job", "mess"},      {1, "get", "/job", "2 "},
-      {1, "get", "/job", ""},        {1, "add", "/came/1", "-7"},     {1, "get", "/verdict", "mess"},
-      {1, "get", "/verdict", "1 2"}, {1, "get", "/offers/0", "mess"}, {1, "wait", "/verdict", "mess"},
-      {0, "add", "rounds", "0"},     {0, "get", "/rank/0", "mess"}};
+  const std::vector<Case> cases = {{1, "get", "/job", "mess"},      {1, "get", "/job", "2 "},
+                                   {1, "get", "/job", ""},          {1, "add", "/came/1", "-7"},
+                                   {1, "get", "/verdict", "mess"},  {1, "get", "/verdict", "1 2"},
+                                   {1, "get", "/offers/0", "mess"}, {1, "wait", "/verdict", "mess"},
+                                   {0, "add", "rounds", "0"},       {0, "get", "/rank/0", "mess"}};
   in_threads(static_cast<int>(cases.size()), [&](int i) {
     const Case& one = cases[static_cast<std::size_t>(i)];
     const std::string error = error_in(one.rank, [&](std::string_view call, const std::string& key) {

@@ -120,6 +120,20 @@ TEST(AddressExchange, RanksOfARoundInWhichSomeHaveDiedMeetInTheNext) {
   meet(store, 2);  // of another size
 }
 
+TEST(AddressExchange, ANumberOfARoundThatIsNoneIsNamed) {
+  for (const char* number : {"many", "", "0", "1 "}) {
+    const auto store = make_memory_store();
+    store->set("round", number);
+    try {
+      comm::AddressExchange(store, 1, 2, 5s).job();
+      FAIL() << "met";
+    } catch (const RendezvousError& error) {
+      const std::string expected = std::string("the store memory returns \"") + number + "\" for \"round\"";
+      EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(AddressExchange, ARankThatHasGivenUpBeforeItsRankZeroCameMayComeAgain) {
   const auto store = make_memory_store();
   comm::AddressExchange wrong(store, 1, 2, 10s);
