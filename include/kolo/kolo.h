@@ -53,7 +53,7 @@ kolo_status kolo_create(kolo_communicator** communicator);
 /// As kolo_create(), with options, which may be null.
 kolo_status kolo_create_with(const kolo_options* options, kolo_communicator** communicator);
 /// Joins as rank `rank` of `size` ranks that meet in `store`, which may be freed then. One store serves one
-/// communicator; for several, use kolo_prefix_store(). `options` may be null.
+/// communicator after another; for several at once, use kolo_prefix_store(). `options` may be null.
 kolo_status kolo_create_in(kolo_store* store, int rank, int size, const kolo_options* options,
                            kolo_communicator** communicator);
 /// Frees the communicator, as kolo_release(). Null is allowed. Wait for its calls first: when the last
@@ -205,13 +205,13 @@ int kolo_source(const kolo_work* work);
 
 /// The place of this process in its job, as its launcher has set it in the environment.
 kolo_status kolo_launch_from_environment(kolo_launch* launch);
-/// The job's store, as the environment says. Its n-th call on a rank meets the n-th calls of the other ranks.
-kolo_status kolo_environment_store(int64_t timeout_ns, kolo_store** store);
+/// The job's store, as the environment says. `key`: the job's; null: that of the environment. Its n-th call on a rank meets the n-th calls of the other ranks.
+kolo_status kolo_environment_store(int64_t timeout_ns, const char* key, kolo_store** store);
 /// Whether the job's store stays when ranks end: `*outlives` becomes 1 or 0.
 kolo_status kolo_store_outlives_ranks(int* outlives);
 /// A store for ranks that are threads of one process.
 kolo_status kolo_memory_store(kolo_store** store);
-/// A store in a file that all ranks can reach. A file that an earlier job left must be removed first.
+/// A store in a file that all ranks can reach. It is created where there is none, and stays.
 kolo_status kolo_file_store(const char* path, kolo_store** store);
 /// A client of a kolo_serve_tcp_store(). Retries until the server answers, at most `timeout_ns`. A null `key`
 /// is an empty one.

@@ -169,8 +169,8 @@ typedef struct kolo_options {
   int64_t timeout_ns;       ///< longest time without progress, and longest rendezvous; 0: KOLO_TIMEOUT
   const char* transports;   ///< those allowed, best first: "shm,tcp"; null: KOLO_TRANSPORTS
   kolo_timeline* timeline;  ///< where operations are recorded; may be null, and be freed
+  const char* key;          ///< the job's, of 16 characters or more; null: KOLO_KEY or KOLO_KEY_FILE
   int32_t skip_measuring;   ///< not 0: do not measure what messages cost; the same on all ranks
-  const char* key;          ///< the job's key; null: KOLO_KEY or KOLO_KEY_FILE
 } kolo_options;
 
 /// What went over the links of one rank, in payload bytes.

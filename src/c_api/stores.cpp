@@ -101,9 +101,10 @@ kolo_status kolo_launch_from_environment(kolo_launch* launch) {
     write(launch, result);
   });
 }
-kolo_status kolo_environment_store(int64_t timeout_ns, kolo_store** store) {
+kolo_status kolo_environment_store(int64_t timeout_ns, const char* key, kolo_store** store) {
   return make_handle(__func__, store, [&] {
-    return kolo::store_from_environment(kolo::launch_from_environment(), time_of(timeout_ns));
+    return kolo::store_from_environment(kolo::launch_from_environment(), time_of(timeout_ns),
+                                        std::string(text_or_empty(key)));
   });
 }
 kolo_status kolo_store_outlives_ranks(int* outlives) {

@@ -226,9 +226,10 @@ static void the_job_again(void) {
   CHECK(outlives == 1); /* kolo run holds it */
   kolo_store *store = NULL, *view = NULL;
   kolo_communicator* again = NULL;
-  OK(kolo_environment_store(30LL * kSecond, &store));
+  OK(kolo_environment_store(30LL * kSecond, NULL, &store));
   OK(kolo_prefix_store("again/", store, &view));
-  OK(kolo_create_in(view, rank, ranks, NULL, &again));
+  const kolo_options keyed = {.size = sizeof keyed, .key = "a key of this job alone"};
+  OK(kolo_create_in(view, rank, ranks, &keyed, &again));
   OK(kolo_release(view));
   OK(kolo_release(store));
   OK(kolo_barrier(again, NULL));
