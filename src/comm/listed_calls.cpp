@@ -10,15 +10,13 @@ namespace {
 /// What has no list is in `in` or `out`. `lists` outlives the call's start.
 comm::Call make_listed(schedule::Collective collective, ConstBuffer in, Buffer out, comm::Lists&& lists,
                        const CallOptions& options, int root = 0, Reduction reduction = ReduceOp::sum) {
-  comm::Call call;
-  call.collective = collective;
-  call.in = in;
-  call.out = out;
-  call.lists = &lists;
-  call.options = &options;
-  call.root = root;
-  call.reduction = std::move(reduction);
-  return call;
+  return {.collective = collective,
+          .in = in,
+          .out = out,
+          .root = root,
+          .reduction = std::move(reduction),
+          .options = &options,
+          .lists = &lists};
 }
 
 }  // namespace

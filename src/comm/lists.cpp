@@ -95,15 +95,13 @@ Status check_overlap_of_lists(const Call& call, bool& in_place) {
 }
 
 void find_parts(const Lists& lists, engine::Listed& parts) {
-  parts.input.clear();
-  parts.output.clear();
-  if (lists.in) {
-    for (const ConstBuffer& part : *lists.in)
-      parts.input.push_back(static_cast<std::byte*>(const_cast<void*>(part.data)));
-  }
-  if (lists.out) {
-    for (const Buffer& part : *lists.out) parts.output.push_back(static_cast<std::byte*>(part.data));
-  }
+  const auto find = [](const auto& list, std::vector<std::byte*>& found) {
+    found.clear();
+    if (!list) return;
+    for (const auto& part : *list) found.push_back(static_cast<std::byte*>(const_cast<void*>(part.data)));
+  };
+  find(lists.in, parts.input);
+  find(lists.out, parts.output);
 }
 
 }  // namespace kolo::comm

@@ -125,13 +125,11 @@ std::uint64_t ScheduleOperation::piece(const PlanStep& step, std::uint64_t offse
 }
 
 /// What a step sends, in one piece.
-MemoryPool::Block ScheduleOperation::packed(const PlanStep& step) const {
+MemoryPool::Block ScheduleOperation::packed(const PlanStep& step) {
   MemoryPool::Block block = executor_.memory().take(step.bytes);
-  for (std::uint64_t done = 0; done < step.bytes;) {
-    const std::uint64_t bytes = piece(step, done, step.bytes - done);
-    kernels::copy(block.memory.get() + done, at(step.a_buffer, step.a + done), bytes);
-    done += bytes;
-  }
+  in_pieces(step, 0, step.bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
+    kernels::copy(block.memory.get() + offset, at(step.a_buffer, step.a + offset), bytes);
+  });
   return block;
 }
 
@@ -158,17 +156,15 @@ void ScheduleOperation::run_step(std::uint32_t index) {
     case schedule::StepKind::copy:
       break;
   }
-  for (std::uint64_t done = 0; done < step.bytes;) {
-    const std::uint64_t bytes = piece(step, done, step.bytes - done);
-    std::byte* to = at(step.dst_buffer, step.dst + done);
-    const std::byte* from = at(step.a_buffer, step.a + done);
+  in_pieces(step, 0, step.bytes, [&](std::uint64_t offset, std::uint64_t bytes) {
+    std::byte* to = at(step.dst_buffer, step.dst + offset);
+    const std::byte* from = at(step.a_buffer, step.a + offset);
     if (step.kind == schedule::StepKind::reduce) {
-      combine(step, to, from, at(step.b_buffer, step.b + done), bytes);
+      combine(step, to, from, at(step.b_buffer, step.b + offset), bytes);
     } else if (to != from) {
       kernels::copy(to, from, bytes);
     }
-    done += bytes;
-  }
+  });
   if (!is_broken_) complete(index);
 }
 
@@ -227,20 +223,13 @@ void ScheduleOperation::consume(std::uint32_t index, std::uint64_t offset, const
 
 void ScheduleOperation::take_in(const PlanStep& step, std::uint64_t offset, const std::byte* from,
                                 std::uint64_t size) {
-  for (const std::uint64_t end = offset + size; offset < end;) {
-    const std::uint64_t bytes = piece(step, offset, end - offset);
-    std::byte* to = at(step.dst_buffer, step.dst + offset);
-    const std::byte* own = at(step.a_buffer, step.a + offset);
-    if (step.kind == schedule::StepKind::recv) {
-      kernels::copy(to, from, bytes);
-    } else if (step.incoming_first) {
-      combine(step, to, from, own, bytes);
-    } else {
-      combine(step, to, own, from, bytes);
-    }
-    from += bytes;
-    offset += bytes;
-  }
+  in_pieces(step, offset, size, [&](std::uint64_t at_byte, std::uint64_t bytes) {
+    std::byte* to = at(step.dst_buffer, step.dst + at_byte);
+    const std::byte* incoming = from + (at_byte - offset);
+    if (step.kind == schedule::StepKind::recv) return kernels::copy(to, incoming, bytes);
+    const std::byte* own = at(step.a_buffer, step.a + at_byte);
+    step.incoming_first ? combine(step, to, incoming, own, bytes) : combine(step, to, own, incoming, bytes);
+  });
 }
 
 void ScheduleOperation::combine(const PlanStep& step, std::byte* out, const std::byte* left,

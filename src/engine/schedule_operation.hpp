@@ -75,7 +75,15 @@ class ScheduleOperation final : public Operation {
   std::uint64_t piece(schedule::BufferName buffer, std::uint64_t offset, std::uint64_t bytes) const;
   std::uint64_t piece(const PlanStep& step, std::uint64_t offset, std::uint64_t bytes) const;
   bool is_in_pieces(const PlanStep& step) const { return piece(step, 0, step.bytes) < step.bytes; }
-  MemoryPool::Block packed(const PlanStep& step) const;
+  /// Calls `run(offset, bytes)` for each stretch of these bytes of the step that is in one piece.
+  template <typename Run>
+  void in_pieces(const PlanStep& step, std::uint64_t offset, std::uint64_t bytes, Run run) {
+    for (const std::uint64_t end = offset + bytes; offset < end; offset += bytes) {
+      bytes = piece(step, offset, end - offset);
+      run(offset, bytes);
+    }
+  }
+  MemoryPool::Block packed(const PlanStep& step);
 
   ScheduleExecutor& executor_;
   /// A buffer: in one piece or, if there are `parts`, in one piece a part. These begin at `offsets`.

@@ -7,6 +7,8 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "kolo/error.hpp"
 #include "kolo/kolo.hpp"
@@ -22,6 +24,11 @@ static_assert(std::is_convertible_v<at::Tensor&, Buffer> && std::is_convertible_
 static_assert(std::is_convertible_v<at::Tensor&, BorrowedConstBuffer>);
 static_assert(!std::is_constructible_v<Buffer, at::Tensor>);  // an asynchronous call may outlive a temporary
 static_assert(!std::is_constructible_v<BorrowedConstBuffer, at::Tensor>);
+using Tensors = std::vector<at::Tensor>;
+static_assert(std::is_convertible_v<const Tensors&, BufferList> &&
+              std::is_convertible_v<Tensors&, BorrowedConstBufferList>);
+static_assert(!std::is_convertible_v<Tensors, BorrowedConstBufferList>);
+static_assert(!std::is_convertible_v<at::Tensor&, BufferList>);
 
 std::string refusal_of(const std::function<void()>& call) {
   try {
