@@ -42,8 +42,9 @@ struct Published {
 };
 
 std::string encode(const Published& mine) {
-  std::string text = mine.host + ' ' + mine.machine + ' ' + mine.host_name + ' ' + to_text(mine.cores) + ' ' +
-                     mine.key + '\n';
+  // Last the cores, which may be no text.
+  std::string text =
+      fmt::format("{} {} {} {} {}\n", mine.host, mine.machine, mine.host_name, mine.key, to_text(mine.cores));
   for (const Offered& offer : mine.transports) text += offer.name + ' ' + offer.address + '\n';
   return text;
 }
@@ -54,7 +55,7 @@ Published decode(const std::string& text) {
   std::string line;
   std::getline(lines, line);
   std::string cores;
-  TextReader(line) >> published.host >> published.machine >> published.host_name >> cores >> published.key;
+  TextReader(line) >> published.host >> published.machine >> published.host_name >> published.key >> cores;
   published.cores = parse_cores(cores);
   while (std::getline(lines, line)) {
     const auto space = line.find(' ');

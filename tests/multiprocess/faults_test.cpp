@@ -103,6 +103,9 @@ TEST_P(Faults, AKilledRankIsNamedInEveryCollective) {
         c.all_to_all(Buffer(a.data(), 999, DType::float32), Buffer(b.data(), 999, DType::float32));
       },
       [](auto& c, auto&, auto&) { c.barrier(); },
+      [](auto& c, auto&, auto&) {
+        (void)c.create_group(std::vector{2, 0, 1});
+      },
       [](auto& c, auto& a, auto& b) {
         const Work receive = c.recv_async(b, (c.rank() + 2) % 3);
         c.send(a, (c.rank() + 1) % 3);
