@@ -335,6 +335,7 @@ class Communicator {
   // result.
   friend const selection::Topology& situation_of(const Communicator&);
   friend selection::CostModel measure_costs(Communicator&);
+  friend class CallBatch;
   struct State;
   explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
   const State& known() const;

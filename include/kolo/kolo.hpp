@@ -4,6 +4,7 @@
 #include "kolo/arena.hpp"
 #include "kolo/buffer.hpp"
 #include "kolo/buffer_list.hpp"
+#include "kolo/call_batch.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/counts.hpp"
 #include "kolo/dtype.hpp"

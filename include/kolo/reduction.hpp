@@ -134,7 +134,7 @@ class Reduction {
   std::string name() const;
 
  private:
-  friend Reduction sum_that_keeps(std::shared_ptr<const void> memory);
+  friend Reduction reduction_that_keeps(ReduceOp op, std::shared_ptr<const void> memory);
 
   ReduceOp op_;
   bool has_factor_ = false;

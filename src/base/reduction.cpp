@@ -46,8 +46,8 @@ Reduction Reduction::premultiplied_sum(double factor) {
   return made;
 }
 
-Reduction sum_that_keeps(std::shared_ptr<const void> memory) {
-  Reduction made(ReduceOp::sum);
+Reduction reduction_that_keeps(ReduceOp op, std::shared_ptr<const void> memory) {
+  Reduction made(op);
   made.own_ = std::move(memory);
   return made;
 }

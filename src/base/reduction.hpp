@@ -1,4 +1,4 @@
-// A sum that keeps memory alive.
+// A reduction that keeps memory alive.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-/// A plain sum that keeps `memory` as long as it lives: of a premultiplied sum that uses a scaled copy.
-Reduction sum_that_keeps(std::shared_ptr<const void> memory);
+/// A built-in operation that keeps `memory` as long as it lives: of a call whose data are copies.
+Reduction reduction_that_keeps(ReduceOp op, std::shared_ptr<const void> memory);
 
 }  // namespace kolo

@@ -162,7 +162,7 @@ Unscaled place_scaled_input(Call& call, schedule::CallKey& key) {
   } else {
     const auto memory = std::make_shared_for_overwrite<std::byte[]>(call.in.bytes());
     call.in.data = memory.get();
-    call.reduction = sum_that_keeps(memory);
+    call.reduction = reduction_that_keeps(ReduceOp::sum, memory);
   }
   return unscaled;
 }

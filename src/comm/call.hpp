@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,10 @@
 #include "engine/inside_reduction.hpp"
 #include "kolo/communicator.hpp"
 #include "schedule/call_key.hpp"
+
+namespace kolo::engine {
+struct PreparedCall;
+}
 
 namespace kolo::comm {
 
@@ -24,6 +29,12 @@ using CountSpan = std::span<const std::uint64_t>;
 /// As Call::split: create_group(), whose calls differ by their sequence numbers.
 inline constexpr std::uint32_t kCreatesGroup = ~std::uint32_t{0};
 
+/// What was found out about a call before it starts, and again.
+struct CheckedCall {
+  schedule::CallKey key = {};
+  std::shared_ptr<const engine::PreparedCall> prepared = nullptr;  ///< null: that of the key
+};
+
 /// The arguments of any collective in one form.
 struct Call {
   schedule::Collective collective = schedule::Collective::barrier;
@@ -34,6 +45,7 @@ struct Call {
   const CallOptions* options = &kUsual;  ///< outlive the Call
   Lists* lists = nullptr;                ///< in place of `in`, of `out` or of both; outlives the Call
   bool one_buffer = false;               ///< all_to_all in place
+  const CheckedCall* checked = nullptr;  ///< check() has passed the call; outlives it
   std::uint32_t split = 0;  ///< the number of the split() or subgroup() that makes this call; 0: none
 };
 

@@ -66,7 +66,8 @@ std::string comm::describe(const transport::Signature& signature) {
   const bool may_be_inner =
       collective == schedule::Collective::all_gather || collective == schedule::Collective::all_reduce;
   if (may_be_inner && signature.root == static_cast<std::int32_t>(kCreatesGroup)) return "create_group()";
-  if (may_be_inner && signature.root != 0)
+  const int batched = signature.root >> comm::kBatchShift;
+  if (may_be_inner && batched <= 0 && signature.root != 0)
     return fmt::format("split() or subgroup() number {}", signature.root);
   const auto all = algorithms::algorithms();
   std::string text(schedule::name_of(collective));
@@ -76,8 +77,10 @@ std::string comm::describe(const transport::Signature& signature) {
   text += "(";
   if (schedule::is_reducing(collective)) text += fmt::format("{} of ", name_of(reduction_of(signature)));
   text += fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
-  if (schedule::has_root(collective)) text += fmt::format(", root {}", signature.root);
+  if (schedule::has_root(collective))
+    text += fmt::format(", root {}", signature.root & ((1 << comm::kBatchShift) - 1));
   if (signature.algorithm < all.size()) text += fmt::format(", {}", all[signature.algorithm].name);
+  if (batched > 0) text += fmt::format(", {} calls of a batch", batched);
   if (const Wire wire = wire_of(signature); wire != Wire::native) {
     text += fmt::format(", {} on the wire", name_of(wire));
   }
@@ -207,11 +210,17 @@ Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan
     comm::throw_inside_reduction(schedule::name_of(call.collective));
   schedule::CallKey key;
   const CallOptions& options = *call.options;
-  with_memory([&] {
-    Status status = comm::check(call, rank, size, counts, recv_counts, key);
-    if (status.ok()) apply(options, key);
-    return status;
-  }).throw_if_error();
+  const engine::PreparedCall* known = nullptr;
+  if (call.checked != nullptr) [[unlikely]] {
+    key = call.checked->key;
+    known = call.checked->prepared.get();
+  } else {
+    with_memory([&] {
+      Status status = comm::check(call, rank, size, counts, recv_counts, key);
+      if (status.ok()) apply(options, key);
+      return status;
+    }).throw_if_error();
+  }
   comm::Unscaled unscaled;
   if (call.reduction.factor() != nullptr) [[unlikely]]
     unscaled = with_memory([&] { return comm::place_scaled_input(call, key); });
@@ -221,7 +230,8 @@ Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan
   spec.output = call.out.data;
   return with_memory([&] {
     const std::lock_guard lock(mutex);
-    const engine::PreparedCall& prepared = plans.get(key, [&] { return prepare(key); });
+    const engine::PreparedCall& prepared =
+        known != nullptr ? *known : plans.get(key, [&] { return prepare(key); });
     spec.prepared = &prepared;
     spec.signature = prepared.signature;
     if (call.split != 0) spec.signature.root = static_cast<std::int32_t>(call.split);

@@ -118,6 +118,9 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
 
 namespace kolo::comm {
 
+/// Signature::root is the root and, above it, the number of calls of a batch that are one.
+inline constexpr int kBatchShift = 16;
+
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)"; of a message what it carries: "4 float32".
 std::string describe(const transport::Signature& signature);
 

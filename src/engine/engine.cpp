@@ -240,10 +240,11 @@ void Engine::on_disagreement(std::uint64_t number, const transport::Signature& m
                      ours == other ? "; what differs is KOLO_SEGMENT_BYTES" : "")});
     return;
   }
-  const std::string_view hidden =
-      ours == other ? "; what differs is uneven counts, an algorithm's arguments, the name of a reduction of "
-                      "your own, or KOLO_SEGMENT_BYTES"
-                    : "";
+  const std::string_view hidden = ours == other
+                                      ? "; what differs is uneven counts, the lengths of a batch's calls, an "
+                                        "algorithm's arguments, the name of a reduction of "
+                                        "your own, or KOLO_SEGMENT_BYTES"
+                                      : "";
   record_failure({Code::mismatch, peer,
                   fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}{}", number,
                               rank_, ours, peer, other, hidden)});

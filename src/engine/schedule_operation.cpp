@@ -81,6 +81,7 @@ void ScheduleOperation::begin_plan() {
 
 /// The last thing that a function of this operation does.
 void ScheduleOperation::finish() {
+  complete_result();
   end(Status(), Clock::now());
   executor_.listener().on_finished(*this);
 }

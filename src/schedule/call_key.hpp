@@ -36,15 +36,16 @@ struct CallKey {
   std::vector<std::uint64_t> parts = {};
 
   /// A tenth of a short call, were it defaulted: most keys have neither texts nor parts.
-  bool operator==(const CallKey& other) const {
-    const auto same_text = [](std::string_view one, std::string_view two) {
-      return one.size() == two.size() && (one.empty() || one == two);
-    };
+  [[gnu::always_inline]] bool operator==(const CallKey& other) const {
     return count == other.count && collective == other.collective && dtype == other.dtype && op == other.op &&
            wire == other.wire && commutative == other.commutative && in_place == other.in_place &&
            root == other.root && segment_bytes == other.segment_bytes &&
            same_text(algorithm, other.algorithm) && same_text(custom, other.custom) &&
            parts.size() == other.parts.size() && (parts.empty() || parts == other.parts);
+  }
+
+  [[gnu::always_inline]] static bool same_text(std::string_view one, std::string_view two) {
+    return one.size() == two.size() && (one.empty() || one == two);
   }
 
   /// Whether the reduction is the caller's own, which never runs in shared memory.

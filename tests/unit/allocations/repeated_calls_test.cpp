@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -124,6 +125,24 @@ TEST_P(RepeatedCalls, Lists) {
                        communicator.reduce_scatter(inputs[rank], Buffer(own[rank]));
                      }),
       0u);
+}
+
+TEST_P(RepeatedCalls, Batches) {
+  auto data = buffers(100 * 20 + 40'000);
+  std::vector<std::optional<CallBatch>> batches(2);
+  EXPECT_EQ(allocations_of(50,
+                           [&](Communicator& communicator) {
+                             const auto rank = static_cast<std::size_t>(communicator.rank());
+                             if (!batches[rank]) {
+                               const std::span memory(data[rank]);
+                               batches[rank].emplace(communicator);
+                               for (std::size_t i = 0; i < 100; ++i)
+                                 batches[rank]->all_reduce(memory.subspan(i * 20, 20));
+                               batches[rank]->all_reduce(memory.subspan(2000), ReduceOp::max);
+                             }
+                             batches[rank]->run();
+                           }),
+            0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(, RepeatedCalls, kTransports, kTransportNames);
