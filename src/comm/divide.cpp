@@ -178,8 +178,8 @@ std::shared_ptr<Communicator::State> Communicator::State::open_part(engine::Grou
 
 Communicator Communicator::subgroup(std::span<const int> ranks) {
   State& parent = state();
-  const int place = place_in("subgroup", ranks, parent.rank, parent.size);
   return parent.with_memory([&] {
+    const int place = place_in("subgroup", ranks, parent.rank, parent.size);
     const std::vector<int> listed(ranks.begin(), ranks.end());
     return divide(place < 0 ? -1 : 0, place, &listed);
   });
