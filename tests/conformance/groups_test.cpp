@@ -108,13 +108,13 @@ TEST_P(GroupsOver, NothingIsLeftOfThem) {
       world.barrier();
       return left;
     };
-    create(world, 2000);  // the engine remembers some closed groups
+    create(world, 800);  // the engine remembers some closed groups
     const Left before = look();
-    create(world, 1000);
+    create(world, 400);
     const Left after = look();
     require(after.threads == before.threads, "threads are left");
     require(after.descriptors == before.descriptors, "descriptors are left");
-    // A record of a group has 2 KiB: all would be 2 MB or more.
+    // A record of a group has 2 KiB, and there are two for each group.
     require(after.bytes < before.bytes + 250'000,
             "memory is left: " + std::to_string(after.bytes - before.bytes) + " bytes");
   });
