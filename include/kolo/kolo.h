@@ -111,6 +111,19 @@ int kolo_is_shared(const void* memory, size_t bytes);
 /// Starts any call, with all its arguments. Null as `work`: returns when its result is in place.
 kolo_status kolo_start(kolo_communicator* communicator, const kolo_call* call, kolo_work** work);
 
+/// Collects calls of the communicator, and starts them together: many short ones cost about as much as one that
+/// is as long as all. All ranks collect the same calls in the same order. See kolo::CallBatch.
+kolo_status kolo_batch_create(kolo_communicator* communicator, kolo_batch** batch);
+/// Adds a call, which is checked at once; not a barrier, and not a receive from any rank.
+kolo_status kolo_batch_add(kolo_batch* batch, const kolo_call* call);
+/// Number of calls; 0 for what is no batch.
+size_t kolo_batch_size(const kolo_batch* batch);
+/// Forgets all calls; those that are under way go on.
+kolo_status kolo_batch_clear(kolo_batch* batch);
+/// Starts all calls. `works` has room for kolo_batch_size() of them; null: returns when all are done. May be
+/// called again then.
+kolo_status kolo_batch_start(kolo_batch* batch, kolo_work** works);
+
 // Short forms of kolo_start(). If `work` is null, a call below returns when its result is in place. Otherwise
 // it returns at once: pass `*work` to kolo_wait(), and leave the buffers alone until then. `count` is in
 // elements. `in` may be `out`.

@@ -114,6 +114,8 @@ typedef struct kolo_store_server kolo_store_server;
 typedef struct kolo_timeline kolo_timeline;
 /// Sums of sparse vectors over the ranks of a communicator.
 typedef struct kolo_sparse kolo_sparse;
+/// Calls that start together.
+typedef struct kolo_batch kolo_batch;
 /// The memory of a sparse sum.
 typedef struct kolo_sparse_memory kolo_sparse_memory;
 
@@ -135,7 +137,7 @@ typedef int (*kolo_combine)(void* context, void* out, const void* left, const vo
 
 /// A call with all its arguments, for kolo_start(). Ranks must agree on all members below `factor` but `stream`
 /// and `timeout_ns`. Sends and receives have no members but `size` to `tag`. Lists are for the `in` of a
-/// reduce_scatter or scatter, the `out` of an all_gather or gather, and both of an all_to_all.
+/// reduce_scatter or scatter, the `out` of an all_gather or gather, and both of an all_to_all; batches take none.
 typedef struct kolo_call {
   size_t size;                  ///< sizeof(kolo_call)
   int32_t collective;           ///< a kolo_collective

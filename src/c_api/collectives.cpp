@@ -1,9 +1,11 @@
-// Collectives, sends and receives: all are a kolo_call.
+// Collectives, sends and receives, and batches of them: all are a kolo_call.
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "c_api/guard.hpp"
@@ -72,16 +74,25 @@ Counts counts_of(const Communicator& group, const std::uint64_t* counts) {
   return std::span(counts, static_cast<std::size_t>(group.size()));
 }
 
-// The blocking call, or the asynchronous one with the same arguments. (The blocking one is faster than to
-// start and wait.)
-#define KOLO_CALL(name, ...) (waits ? (group.name(__VA_ARGS__), Work()) : group.name##_async(__VA_ARGS__))
+// Adds a call to a batch, or returns what a communicator returns: of the blocking call, or of the
+// asynchronous one with the same arguments. (The blocking one is faster than to start and wait.)
+#define KOLO_CALL(name, ...)                                                                \
+  do {                                                                                      \
+    if constexpr (std::is_same_v<Target, CallBatch>)                                        \
+      return target.name(__VA_ARGS__), Work();                                              \
+    else                                                                                    \
+      return waits ? (target.name(__VA_ARGS__), Work()) : target.name##_async(__VA_ARGS__); \
+  } while (false)
 
-Work start_message(Communicator& group, const kolo_call& call, bool waits) {
+template <typename Target>
+Work start_message(Target& target, const kolo_call& call, bool waits) {
   if (has_options(call)) throw Misuse("sends and receives have no members below `tag`");
-  if (call.collective == KOLO_SEND) return KOLO_CALL(send, buffer_of(call.in), call.peer, call.tag);
+  if (call.collective == KOLO_SEND) KOLO_CALL(send, buffer_of(call.in), call.peer, call.tag);
   const Buffer out = buffer_of(call.out);
-  if (call.peer == KOLO_ANY_RANK) return KOLO_CALL(recv_any, out, call.tag);
-  return KOLO_CALL(recv, out, call.peer, call.tag);
+  if constexpr (std::is_same_v<Target, Communicator>) {
+    if (call.peer == KOLO_ANY_RANK) KOLO_CALL(recv_any, out, call.tag);
+  }
+  KOLO_CALL(recv, out, call.peer, call.tag);
 }
 
 template <typename B>
@@ -92,72 +103,82 @@ std::vector<B> buffers_of(const Communicator& group, const kolo_buffer* list) {
 }
 
 /// A call with a list as `in`, as `out` or as both.
-Work start_with_lists(Communicator& group, const kolo_call& call, const CallOptions& options, bool waits) {
+Work start_with_lists(Communicator& target, const kolo_call& call, const CallOptions& options, bool waits) {
+  using Target = Communicator;
   const Buffer in = buffer_of(call.in);
   const Buffer out = buffer_of(call.out);
-  const auto ins = buffers_of<ConstBuffer>(group, call.in_list);
-  const auto outs = buffers_of<Buffer>(group, call.out_list);
-  const Counts counts = counts_of(group, call.counts);
+  const auto ins = buffers_of<ConstBuffer>(target, call.in_list);
+  const auto outs = buffers_of<Buffer>(target, call.out_list);
+  const Counts counts = counts_of(target, call.counts);
   if (outs.empty()) {
     if (call.collective == KOLO_REDUCE_SCATTER)
-      return KOLO_CALL(reduce_scatter, ins, out, reduction_of(call), options);
-    if (call.collective == KOLO_SCATTER) return KOLO_CALL(scatter, ins, out, call.root, counts, options);
+      KOLO_CALL(reduce_scatter, ins, out, reduction_of(call), options);
+    if (call.collective == KOLO_SCATTER) KOLO_CALL(scatter, ins, out, call.root, counts, options);
   } else if (ins.empty()) {
-    if (call.collective == KOLO_ALL_GATHER) return KOLO_CALL(all_gather, in, outs, options);
-    if (call.collective == KOLO_GATHER) return KOLO_CALL(gather, in, outs, call.root, counts, options);
+    if (call.collective == KOLO_ALL_GATHER) KOLO_CALL(all_gather, in, outs, options);
+    if (call.collective == KOLO_GATHER) KOLO_CALL(gather, in, outs, call.root, counts, options);
   } else if (call.collective == KOLO_ALL_TO_ALL) {
-    return KOLO_CALL(all_to_all, ins, outs, options);
+    KOLO_CALL(all_to_all, ins, outs, options);
   }
   throw Misuse(std::string(traits_of(call.collective).name) + " does not take these lists of buffers");
 }
 
-Work start(Communicator& group, const kolo_call& call, bool waits) {
+/// `group`: that of the target.
+template <typename Target>
+Work start(Target& target, const Communicator& group, const kolo_call& call, bool waits) {
   (void)traits_of(call.collective);  // throws if there is none
-  if (call.collective == KOLO_SEND || call.collective == KOLO_RECV) return start_message(group, call, waits);
+  if (call.collective == KOLO_SEND || call.collective == KOLO_RECV) return start_message(target, call, waits);
   static const CallOptions usual;
   std::optional<CallOptions> own;
   const CallOptions& options = has_options(call) ? own.emplace(options_of(call)) : usual;
-  if (call.in_list != nullptr || call.out_list != nullptr)
-    return start_with_lists(group, call, options, waits);
+  if (call.in_list != nullptr || call.out_list != nullptr) {
+    if constexpr (std::is_same_v<Target, Communicator>)
+      return start_with_lists(target, call, options, waits);
+    else
+      throw Misuse("a batch takes no lists of buffers");
+  }
   const Buffer in = buffer_of(call.in);
   const Buffer out = buffer_of(call.out);
   const Counts counts = counts_of(group, call.counts);
   switch (call.collective) {
     case KOLO_ALL_REDUCE:
-      return KOLO_CALL(all_reduce, in, out, reduction_of(call), options);
+      KOLO_CALL(all_reduce, in, out, reduction_of(call), options);
     case KOLO_REDUCE_SCATTER:
-      return KOLO_CALL(reduce_scatter, in, out, reduction_of(call), counts, options);
+      KOLO_CALL(reduce_scatter, in, out, reduction_of(call), counts, options);
     case KOLO_ALL_GATHER:
-      return KOLO_CALL(all_gather, in, out, counts, options);
+      KOLO_CALL(all_gather, in, out, counts, options);
     case KOLO_BROADCAST:
-      return KOLO_CALL(broadcast, out, call.root, options);
+      KOLO_CALL(broadcast, out, call.root, options);
     case KOLO_REDUCE:
-      return KOLO_CALL(reduce, in, out, call.root, reduction_of(call), options);
+      KOLO_CALL(reduce, in, out, call.root, reduction_of(call), options);
     case KOLO_SCATTER:
-      return KOLO_CALL(scatter, in, out, call.root, counts, options);
+      KOLO_CALL(scatter, in, out, call.root, counts, options);
     case KOLO_GATHER:
-      return KOLO_CALL(gather, in, out, call.root, counts, options);
+      KOLO_CALL(gather, in, out, call.root, counts, options);
     case KOLO_SCAN:
-      return KOLO_CALL(scan, in, out, reduction_of(call), options);
+      KOLO_CALL(scan, in, out, reduction_of(call), options);
     case KOLO_BARRIER:
-      return KOLO_CALL(barrier, options);
+      if constexpr (std::is_same_v<Target, Communicator>)
+        KOLO_CALL(barrier, options);
+      else
+        throw Misuse("a batch takes no barrier");
     default:
       break;
   }
   if (in.data == out.data && in.count == out.count && in.dtype == out.dtype && call.counts == nullptr &&
       call.recv_counts == nullptr)
-    return KOLO_CALL(all_to_all, out, options);
-  return KOLO_CALL(all_to_all, in, out, counts, counts_of(group, call.recv_counts), options);
+    KOLO_CALL(all_to_all, out, options);
+  KOLO_CALL(all_to_all, in, out, counts, counts_of(group, call.recv_counts), options);
 }
 
 /// Starts a call; it is blocking if there is no place for its work.
 void run(Communicator& group, kolo_work** work, const kolo_call& call) {
   if (work == nullptr) {
-    (void)start(group, call, true);
+    (void)start(group, group, call, true);
     return;
   }
   auto handle = issue<kolo_work>({});
-  known(handle.get()) = start(group, call, false);
+  known(handle.get()) = start(group, group, call, false);
   *work = handle.release();
 }
 
@@ -203,6 +224,37 @@ kolo_status kolo_start(kolo_communicator* communicator, const kolo_call* call, k
   return guarded(__func__, [&] {
     if (work != nullptr) *work = nullptr;
     run(known(communicator), work, read(call, "kolo_call"));
+  });
+}
+kolo_status kolo_batch_create(kolo_communicator* communicator, kolo_batch** batch) {
+  return make_handle(__func__, batch, [&] {
+    return BatchOf{known(communicator), kolo::CallBatch(known(communicator))};
+  });
+}
+kolo_status kolo_batch_add(kolo_batch* batch, const kolo_call* call) {
+  return guarded(__func__, [&] {
+    auto& [communicator, calls] = known(batch);
+    (void)start(calls, communicator, read(call, "kolo_call"), false);
+  });
+}
+size_t kolo_batch_size(const kolo_batch* batch) {
+  return value_of<size_t>(__func__, 0, [&] { return known(batch).batch.size(); });
+}
+kolo_status kolo_batch_clear(kolo_batch* batch) {
+  return guarded(__func__, [&] { known(batch).batch.clear(); });
+}
+kolo_status kolo_batch_start(kolo_batch* batch, kolo_work** works) {
+  return guarded(__func__, [&] {
+    kolo::CallBatch& calls = known(batch).batch;
+    if (works == nullptr) return calls.run();
+    std::fill_n(works, calls.size(), nullptr);
+    std::vector<OwnedHandle<kolo_work>> handles;
+    while (handles.size() < calls.size()) handles.push_back(issue<kolo_work>({}));
+    const std::vector<kolo::Work> started = calls.start();
+    for (size_t i = 0; i < started.size(); ++i) {
+      known(handles[i].get()) = started[i];
+      works[i] = handles[i].release();
+    }
   });
 }
 kolo_status kolo_get_estimate(const kolo_communicator* communicator, const kolo_call* call, uint64_t bytes,

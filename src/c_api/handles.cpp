@@ -11,8 +11,9 @@
 namespace kolo::c_api {
 namespace {
 
-constexpr auto kKindNames = std::to_array<std::string_view>(
-    {"communicator", "work", "store", "store server", "timeline", "sparse sum", "memory of a sparse sum"});
+constexpr auto kKindNames =
+    std::to_array<std::string_view>({"communicator", "work", "store", "store server", "timeline",
+                                     "sparse sum", "memory of a sparse sum", "batch"});
 
 /// A handle is, from its lowest bit on: the number of its slot (24 bits), its kind plus 1 (8), and how often
 /// the slot has been used (32). So no handle is issued twice.

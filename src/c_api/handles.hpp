@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kolo/call_batch.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/kolo_types.h"
 #include "kolo/sparse.hpp"
@@ -22,7 +23,16 @@ class Misuse : public InvalidArgumentError {
 };
 
 /// In the order of kKindNames.
-enum class Kind : std::uint8_t { communicator, work, store, store_server, timeline, sparse, sparse_memory };
+enum class Kind : std::uint8_t {
+  communicator,
+  work,
+  store,
+  store_server,
+  timeline,
+  sparse,
+  sparse_memory,
+  batch
+};
 
 /// A new handle of an object. Thread-safe, as the functions below.
 void* issue_handle(Kind kind, void* object, void (*destroy)(void*));
@@ -50,6 +60,11 @@ KOLO_HANDLE(timeline, std::shared_ptr<Timeline>)
 KOLO_HANDLE(sparse, SparseAllReduce)
 using SparseMemory = std::pair<std::vector<std::uint64_t>, std::vector<std::byte>>;
 KOLO_HANDLE(sparse_memory, SparseMemory)
+struct BatchOf {
+  Communicator communicator;
+  CallBatch batch;
+};
+KOLO_HANDLE(batch, BatchOf)
 #undef KOLO_HANDLE
 
 template <typename Handle>

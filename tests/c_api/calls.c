@@ -222,6 +222,49 @@ static void lists(void) {
   REFUSED(kolo_start(group, &call, NULL), "kolo_start: all_reduce does not take these lists of buffers");
 }
 
+static void batches(void) {
+  enum { kCalls = 20 };
+  float values[kCalls], got = -1, number = (float)rank;
+  kolo_work* works[kCalls + 2];
+  kolo_batch* batch = NULL;
+  OK(kolo_batch_create(group, &batch));
+  kolo_call call = {.size = sizeof call};
+  for (int i = 0; i < kCalls; ++i) {
+    values[i] = (float)i;
+    call.in = call.out = floats(&values[i], 1);
+    OK(kolo_batch_add(batch, &call));
+  }
+  call.collective = KOLO_SEND;
+  call.in = floats(&number, 1);
+  call.peer = (rank + 1) % ranks;
+  OK(kolo_batch_add(batch, &call));
+  call.collective = KOLO_RECV;
+  call.out = floats(&got, 1);
+  call.peer = (rank + ranks - 1) % ranks;
+  OK(kolo_batch_add(batch, &call));
+  CHECK(kolo_batch_size(batch) == kCalls + 2);
+  OK(kolo_batch_start(batch, NULL));
+  for (int i = 0; i < kCalls; ++i) CHECK(values[i] == (float)(i * ranks));
+  CHECK(got == (float)call.peer);
+  OK(kolo_batch_start(batch, works));
+  OK(kolo_wait_all(works, kCalls + 2, KOLO_FOREVER, NULL));
+  for (int i = 0; i < kCalls; ++i) CHECK(values[i] == (float)(i * ranks * ranks));
+  OK(kolo_batch_clear(batch));
+  CHECK(kolo_batch_size(batch) == 0);
+
+  call.peer = KOLO_ANY_RANK;
+  REFUSED(kolo_batch_add(batch, &call), "recv");
+  call.collective = KOLO_BARRIER;
+  REFUSED(kolo_batch_add(batch, &call), "kolo_batch_add: a batch takes no barrier");
+  call.collective = KOLO_ALL_GATHER;
+  call.out_list = &call.in;
+  REFUSED(kolo_batch_add(batch, &call), "kolo_batch_add: a batch takes no lists of buffers");
+  REFUSED(kolo_batch_add(batch, NULL), "kolo_batch_add: kolo_call is null");
+  REFUSED(kolo_batch_start(NULL, NULL), "kolo_batch_start: the batch is null");
+  OK(kolo_release(batch));
+  CHECK(kolo_batch_size(batch) == 0);
+}
+
 void calls(void) {
   every_collective();
   reductions_of_the_caller();
@@ -230,5 +273,6 @@ void calls(void) {
   messages_by_kolo_start();
   both_ways();
   lists();
+  batches();
   OK(kolo_barrier(group, NULL));
 }

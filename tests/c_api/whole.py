@@ -17,6 +17,9 @@ CLASSES = {
     "store.hpp:TcpStoreServer": ("store_server_", {}),
     "timeline.hpp:Timeline": ("timeline_", {}),
     "sparse.hpp:SparseAllReduce": ("sparse_", {}),
+    "call_batch.hpp:CallBatch": ("batch_", {"run": "batch_start", "operator": "", **dict.fromkeys(
+        "all_reduce reduce_scatter all_gather broadcast reduce scatter gather all_to_all scan send recv".split(),
+        "batch_add")}),
 }
 # Functions of namespace kolo beside them.
 FUNCTIONS = {
