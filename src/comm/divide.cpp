@@ -206,11 +206,12 @@ Communicator Communicator::create_group(std::span<const int> ranks) {
   constexpr const char* kName = "create_group";
   comm::refuse_inside_reduction(kName);
   State& parent = state();
-  if (place_in(kName, ranks, parent.rank, parent.size) < 0) {
-    throw InvalidArgumentError(
-        fmt::format("{}: rank {} calls it and is not listed", describe_list(kName, ranks), parent.rank), {});
-  }
   return parent.with_memory([&] {
+    if (place_in(kName, ranks, parent.rank, parent.size) < 0) {
+      throw InvalidArgumentError(
+          fmt::format("{}: rank {} calls it and is not listed", describe_list(kName, ranks), parent.rank),
+          {});
+    }
     const std::vector<int> listed(ranks.begin(), ranks.end());
     std::vector<int> members = listed;
     std::ranges::sort(members);

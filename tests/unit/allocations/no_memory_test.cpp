@@ -101,6 +101,11 @@ TEST_P(NoMemory, ForASubgroup) {
   expect_errors(7, [&](Communicator& c) { c.subgroup(kRanks).barrier(); });
 }
 
+TEST_P(NoMemory, ForAGroup) {
+  constexpr std::array<int, 2> kRanks{1, 0};
+  expect_errors(7, [&](Communicator& c) { c.create_group(kRanks).barrier(); });
+}
+
 TEST_P(NoMemory, ToMeet) {
   expect_errors(11, {});
 }
