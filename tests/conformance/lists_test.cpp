@@ -68,7 +68,7 @@ TEST_P(ListsOver, EveryElementTypeAndReduction) {
         for_each_variant(communicator, [&](schedule::Collective collective, const std::string& name) {
           if (!schedule::is_reducing(collective) && op != ReduceOp::sum) return;
           if (name.find(':') != std::string::npos) return;  // the types need no other arguments
-          run_listed(collective, {communicator, {.algorithm = name}, dtype, op}, 517, {.on_all = false});
+          run_listed(collective, {communicator, {.algorithm = name}, dtype, op}, 67, {.on_all = false});
         });
       }
     }
