@@ -6,6 +6,7 @@ from pathlib import Path
 # Rooms outside src/ and what they may include of src/, beside the public headers.
 OUTER_ROOMS = {
     "train": set(),
+    "bindings": set(),
     "examples": set(),
     # The tool explains schedules, their choice and their rounding. It starts ranks, and examines stores and transports.
     "cli": {"algorithms", "selection", "evaluation", "transport", "rendezvous"},
@@ -30,10 +31,10 @@ TRAIN_ROOMS = {
     "tensor": {"libtorch", "ddp", "optim"},
     "hybrid": {"libtorch", "ddp", "optim"},
 }
-WITH_TORCH = {("train",), ("examples", "train"), ("benchmarks", "train"), ("tests", "train"), ("tests", "docs"),
+WITH_TORCH = {("train",), ("bindings", "torch"), ("examples", "train"), ("benchmarks", "train"), ("tests", "train"), ("tests", "docs"),
               ("examples", "consumer", "train")}
 WITHOUT_TORCH = ("train", "compression")
-SOURCE_FOLDERS = ["include", "src", "train", "cli", "benchmarks", "examples", "tests"]
+SOURCE_FOLDERS = ["include", "src", "train", "bindings", "cli", "benchmarks", "examples", "tests"]
 SOURCE_SUFFIXES = {".cpp", ".hpp"}
 
 MAX_LINES = 500
@@ -160,7 +161,7 @@ def check_public_headers(root):
 
 
 def check_torch(root):
-    """libtorch appears only in the training layer (not in all rooms) and in its examples, benchmarks and tests."""
+    """libtorch appears only in the training layer (not in all rooms), its examples, benchmarks and tests, and PyTorch's binding."""
     problems = []
     for path in sources(root):
         parts = path.relative_to(root).parts
@@ -168,7 +169,7 @@ def check_torch(root):
             continue
         for line, _, header in includes(path):
             if TORCH.match(header):
-                problems.append(f"{path.relative_to(root)}:{line}: {header}: libtorch belongs in train/ alone, and not in "
+                problems.append(f"{path.relative_to(root)}:{line}: {header}: libtorch belongs in train/ and bindings/torch, and not in "
                                 f"{'/'.join(WITHOUT_TORCH)}")
     return problems
 
@@ -182,7 +183,7 @@ def check_cuda(root):
 def check_environment_reads(root):
     """The environment is read in one place for settings, in one for launchers, and by the tool, which sets it."""
     problems = []
-    for path in sources(root, "include", "src", "train", "benchmarks", "examples"):
+    for path in sources(root, "include", "src", "train", "bindings", "benchmarks", "examples"):
         relative = path.relative_to(root)
         if relative == Path("src/base/config.cpp") or relative.parts[:2] == ("src", "rendezvous"):
             continue
@@ -201,7 +202,7 @@ def check_environment_page(root):
     problems = [f"docs/environment.md lacks {name}, which src/base/config.cpp reads" for name in sorted(read - documented)]
     problems += [f"docs/environment.md lists {name}, which src/base/config.cpp does not read"
                  for name in sorted(documented - read)]
-    for path in sources(root, "include", "src", "train", "cli", "benchmarks", "examples"):
+    for path in sources(root, "include", "src", "train", "bindings", "cli", "benchmarks", "examples"):
         for name in sorted(set(LITERAL.findall(without_comments(path.read_text()))) - read):
             problems.append(f"{path.relative_to(root)}: {name} is no setting of src/base/config.cpp")
     return problems

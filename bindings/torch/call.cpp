@@ -1,0 +1,292 @@
+#include "call.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/jit_type.h>
+
+#include "interrupt.hpp"
+#include "kolo/error.hpp"
+#include "tensors.hpp"
+
+namespace kolo::pytorch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A copy in logical order, or the tensor itself.
+at::Tensor in_order(const at::Tensor& tensor) {
+  if (is_plain(tensor)) return tensor;
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return tensor.resolve_conj().resolve_neg().contiguous();
+}
+
+/// Copies elements in logical order. No gradient and no version counter sees it, as of all that kolo writes.
+void assign(const at::Tensor& target, const at::Tensor& source) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  target.copy_(source);
+}
+
+/// What the caller has done wrong is a ValueError in Python; all else is a RuntimeError.
+[[noreturn]] void rethrow(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const InvalidArgumentError& wrong) {
+    throw std::invalid_argument(wrong.what());
+  }
+}
+
+}  // namespace
+
+void Call::check(const at::Tensor& tensor) const {
+  const std::string name = name_;
+  if (!tensor.defined()) throw std::invalid_argument(name + ": the tensor is undefined");
+  if (!tensor.device().is_cpu()) {
+    throw std::invalid_argument(
+        name + ": a tensor is on " + tensor.device().str() +
+        ", and kolo moves those of the CPU: init_process_group(\"cpu:kolo,cuda:nccl\") "
+        "gives each device its own backend");
+  }
+  if (tensor.layout() != at::kStrided) throw std::invalid_argument(name + ": a tensor is not dense");
+}
+
+BorrowedConstBuffer Call::input(const at::Tensor& tensor) {
+  check(tensor);
+  held_.push_back(in_order(tensor));
+  return ConstBuffer(buffer_of(held_.back()));
+}
+
+BorrowedConstBuffer Call::input(const Tensors& tensors) {
+  if (tensors.size() == 1) return input(tensors.front());
+  Buffer flat = buffer_of(tensors.empty() ? at::empty({0}) : flattened(tensors, true));
+  return ConstBuffer(flat);
+}
+
+Buffer Call::output(const at::Tensor& tensor) {
+  return written(tensor, false);
+}
+Buffer Call::output(const Tensors& tensors) {
+  return written(tensors, false);
+}
+Buffer Call::in_out(const at::Tensor& tensor) {
+  return written(tensor, true);
+}
+Buffer Call::in_out(const Tensors& tensors) {
+  return written(tensors, true);
+}
+
+Buffer Call::written(const at::Tensor& tensor, bool reads) {
+  check(tensor);
+  results_.push_back(tensor);
+  if (is_plain(tensor)) {
+    held_.push_back(tensor);
+    return buffer_of(tensor);
+  }
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  held_.push_back(reads ? in_order(tensor) : at::empty_like(tensor, at::MemoryFormat::Contiguous));
+  at_end([tensor, memory = held_.back()] { assign(tensor, memory); });
+  return buffer_of(held_.back());
+}
+
+Buffer Call::written(const Tensors& tensors, bool reads) {
+  if (tensors.size() == 1) return written(tensors.front(), reads);
+  const at::Tensor flat = flattened(tensors, reads);
+  results_.insert(results_.end(), tensors.begin(), tensors.end());
+  at_end([tensors, flat] {
+    const auto* from = static_cast<const char*>(flat.data_ptr());
+    for (const at::Tensor& tensor : tensors) {
+      const bool plain = is_plain(tensor);
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      const at::Tensor memory = plain ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous);
+      std::memcpy(memory.data_ptr(), from, memory.nbytes());
+      from += memory.nbytes();
+      if (!plain) assign(tensor, memory);
+    }
+  });
+  return buffer_of(flat);
+}
+
+/// Memory for all tensors, one after another.
+at::Tensor Call::flattened(const Tensors& tensors, bool reads) {
+  std::int64_t count = 0;
+  for (const at::Tensor& tensor : tensors) {
+    check(tensor);
+    if (tensor.scalar_type() != tensors.front().scalar_type())
+      throw std::invalid_argument(std::string(name_) + ": tensors of a list are of different types");
+    count += tensor.numel();
+  }
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const at::Tensor flat =
+      tensors.front().is_quantized()
+          ? at::empty({count * static_cast<std::int64_t>(tensors.front().element_size())}, at::kByte)
+          : at::empty({count}, tensors.front().options());
+  if (reads) {
+    auto* to = static_cast<char*>(flat.data_ptr());
+    for (const at::Tensor& tensor : tensors) {
+      const at::Tensor memory = in_order(tensor);
+      if (memory.nbytes() > 0) std::memcpy(to, memory.data_ptr(), memory.nbytes());
+      to += memory.nbytes();
+    }
+  }
+  held_.push_back(flat);
+  return flat;
+}
+
+Buffer Call::in_out_divided(const at::Tensor& tensor, int divisor) {
+  check(tensor);
+  results_.push_back(tensor);
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const at::Tensor sum = tensor.to(at::kLong, false, /*copy=*/true, at::MemoryFormat::Contiguous);
+  held_.push_back(sum);
+  at_end([tensor, sum, divisor] {
+    const at::AutoDispatchBelowADInplaceOrView inner;
+    tensor.copy_(at::div(sum, at::scalar_tensor(divisor, at::kLong), "trunc"));
+  });
+  return buffer_of(sum);
+}
+
+std::vector<std::uint64_t> Call::counts(const Tensors& parts, int size) const {
+  if (std::ssize(parts) != size) {
+    throw std::invalid_argument(std::string(name_) + ": a list of " + std::to_string(parts.size()) +
+                                " tensors for " + std::to_string(size) + " ranks");
+  }
+  std::vector<std::uint64_t> counts;
+  for (const at::Tensor& part : parts) {
+    check(part);
+    counts.push_back(buffer_of(part).count);
+  }
+  return counts;
+}
+
+bool Call::done() {
+  if (settled()) return true;
+  if (!std::all_of(works_.begin(), works_.end(), [](const kolo::Work& work) { return work.done(); }))
+    return false;
+  put_in_place();
+  return settled();
+}
+
+void Call::settle() {
+  put_in_place();
+  settled_.wait(false, std::memory_order_acquire);
+}
+
+/// The Works are done. The first thread that comes runs the last steps.
+void Call::put_in_place() {
+  if (has_settler_.exchange(true)) return;
+  for (const kolo::Work& work : works_) {
+    if (error_ == nullptr) error_ = work.error();
+  }
+  try {
+    for (const auto& step : steps_) {
+      if (error_ == nullptr) step();
+    }
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  const auto steps = std::move(steps_);
+  const auto held = std::move(held_);
+  settled_.store(true, std::memory_order_release);
+  settled_.notify_all();
+}
+
+bool Call::wait_for_works(std::chrono::nanoseconds timeout) noexcept {
+  const auto end = Clock::now() + timeout;
+  for (const kolo::Work& work : works_) {
+    try {
+      if (!work.wait(std::max(std::chrono::nanoseconds(end - Clock::now()), std::chrono::nanoseconds(0))))
+        return false;
+    } catch (const Error&) {  // put_in_place() finds it
+    }
+  }
+  return true;
+}
+
+bool Call::wait_quietly(std::chrono::nanoseconds timeout) noexcept {
+  if (!wait_for_works(timeout)) return false;
+  settle();
+  return true;
+}
+
+void Call::wait(std::chrono::milliseconds timeout) {
+  const bool has_limit = timeout.count() > 0;
+  for (std::chrono::milliseconds waited{0}; !done();) {
+    const auto slice = has_limit ? std::min(kSignalInterval, timeout - waited) : kSignalInterval;
+    if (wait_for_works(slice)) {
+      settle();
+      break;
+    }
+    try {
+      check_signals();
+    } catch (...) {
+      given_up_ = true;
+      throw;
+    }
+    // An engine of kolo's lives as long as a thread waits in it: all of them leave.
+    if (*closed_) throw std::runtime_error(std::string(name_) + ": the process group was destroyed");
+    waited += slice;
+    if (has_limit && waited >= timeout) {
+      throw std::runtime_error(std::string(name_) + ": wait() timed out after " +
+                               std::to_string(timeout.count()) + " ms; the call itself goes on");
+    }
+  }
+  if (error_ != nullptr) rethrow(error_);
+}
+
+void Call::then(const std::shared_ptr<Call>& call, std::function<void()> callback) {
+  const auto works = call->works_;
+  auto left = std::make_shared<std::atomic<std::size_t>>(works.size());
+  if (works.empty()) {
+    call->settle();
+    callback();
+  }
+  for (const kolo::Work& work : works) {
+    work.then([call, left, callback](const kolo::Work&) {
+      if (left->fetch_sub(1) > 1) return;
+      call->settle();
+      callback();
+    });
+  }
+}
+
+void Call::finish_alone(const std::shared_ptr<Call>& call) noexcept {
+  if (call->done()) return;
+  try {
+    then(call, [] {});  // holds the call
+  } catch (...) {
+    new std::shared_ptr<Call>(call);  // kolo may still write its memory
+  }
+}
+
+Work::Work(int rank, c10d::OpType type, std::shared_ptr<Call> call)
+    : c10d::Work(rank, type), call_(std::move(call)) {}
+
+Work::~Work() {
+  Call::finish_alone(call_);
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  call_->wait(timeout);
+  return true;
+}
+
+void Work::abort() {
+  throw std::runtime_error("kolo ends no single call: abort the process group");
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  const std::lock_guard lock(mutex_);
+  if (future_ != nullptr) return future_;
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  Call::then(call_, [call = call_, future = future_] {
+    if (const auto error = call->error()) return future->setError(error);
+    future->markCompleted(at::IValue(call->result()));
+  });
+  return future_;
+}
+
+}  // namespace kolo::pytorch

@@ -1,0 +1,123 @@
+// Call: one collective of a process group, the tensors that it borrows, and what is left to do when it is
+// done. Work: the same for PyTorch.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "kolo/buffer.hpp"
+#include "kolo/work.hpp"
+
+namespace kolo::pytorch {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// Tensors are seen in logical order. One that does not lie in memory so is copied before or after the call.
+/// Each function that makes a buffer throws std::invalid_argument for a tensor that kolo cannot use, and
+/// keeps the memory until the call is done.
+class Call {
+ public:
+  /// `closed`: whether the group was destroyed, which ends wait() in all threads.
+  Call(const char* name, std::shared_ptr<const std::atomic<bool>> closed)
+      : name_(name), closed_(std::move(closed)) {}
+
+  /// The elements of a tensor, or of tensors one after another.
+  BorrowedConstBuffer input(const at::Tensor& tensor);
+  BorrowedConstBuffer input(const Tensors& tensors);
+  /// Memory for the results. They are part of result().
+  Buffer output(const at::Tensor& tensor);
+  Buffer output(const Tensors& tensors);
+  /// As output(), and holds the tensor's elements.
+  Buffer in_out(const at::Tensor& tensor);
+  Buffer in_out(const Tensors& tensors);
+  /// As in_out(), but of int64: `tensor` gets the sum there divided by `divisor`, rounded towards zero.
+  Buffer in_out_divided(const at::Tensor& tensor, int divisor);
+  /// The elements of the tensor of each of `size` ranks.
+  std::vector<std::uint64_t> counts(const Tensors& parts, int size) const;
+  /// Runs `step` when all Works are done without an error.
+  void at_end(std::function<void()> step) { steps_.push_back(std::move(step)); }
+
+  /// From here on the call has begun.
+  void add(kolo::Work work) { works_.push_back(std::move(work)); }
+  /// The Works of a call that this one waits for.
+  void add_all(const Call& other) { works_.append(other.works_.begin(), other.works_.end()); }
+
+  /// Whether the results are in place, or the call has failed. Puts them there if they have come. Never
+  /// blocks.
+  bool done();
+  /// The same, and does nothing.
+  bool settled() const { return settled_.load(std::memory_order_acquire); }
+  /// Once the Works are done: returns when the results are in place. Python's lock must not be held.
+  void settle();
+  /// Blocks until done(), driving progress; throws the call's error. Zero: no limit but kolo's. Ctrl-C ends
+  /// it.
+  void wait(std::chrono::milliseconds timeout);
+  /// The same for at most `timeout`, without errors and signals.
+  bool wait_quietly(std::chrono::nanoseconds timeout) noexcept;
+  /// Why the call has failed: null, also while it runs.
+  std::exception_ptr error() const { return settled() ? error_ : nullptr; }
+  /// After done(), also of a receive that failed: -1.
+  int source() const { return works_.empty() ? -1 : works_.front().source(); }
+  const Tensors& result() const { return results_; }
+  /// A send that is neither done nor given up: it must reach its peer.
+  bool is_undelivered_send() { return is_send && !given_up_ && !done(); }
+
+  /// Keeps the call until it is done. Results come into place then.
+  static void finish_alone(const std::shared_ptr<Call>& call) noexcept;
+  /// Calls `callback` on a thread of kolo's when the call is done.
+  static void then(const std::shared_ptr<Call>& call, std::function<void()> callback);
+
+  bool is_message = false;  ///< a send or a receive
+  bool is_send = false;
+
+ private:
+  void check(const at::Tensor& tensor) const;
+  Buffer written(const at::Tensor& tensor, bool reads);
+  Buffer written(const Tensors& tensors, bool reads);
+  at::Tensor flattened(const Tensors& tensors, bool reads);
+  bool wait_for_works(std::chrono::nanoseconds timeout) noexcept;
+  void put_in_place();
+
+  const char* const name_;
+  const std::shared_ptr<const std::atomic<bool>> closed_;
+  c10::SmallVector<at::Tensor, 2> held_;
+  c10::SmallVector<kolo::Work, 1> works_;
+  std::vector<std::function<void()>> steps_;
+  Tensors results_;
+  // No lock: to release a tensor may take Python's, and its holder may ask whether the call is done.
+  std::atomic<bool> has_settler_{false};  // one thread puts the results in place
+  std::atomic<bool> settled_{false};
+  std::atomic<bool> given_up_{false};
+  std::exception_ptr error_;  // constant once the call has settled
+};
+
+/// Dropping it is safe: the call goes on, and its results come into place.
+class Work final : public c10d::Work {
+ public:
+  Work(int rank, c10d::OpType type, std::shared_ptr<Call> call);
+  ~Work() override;
+
+  bool isCompleted() override { return call_->done(); }
+  bool isSuccess() const override { return call_->done() && call_->error() == nullptr; }
+  std::exception_ptr exception() const override { return call_->error(); }
+  int sourceRank() const override { return call_->source(); }
+  Tensors result() override { return call_->result(); }
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override { wait(kNoTimeout); }
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  const std::shared_ptr<Call> call_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace kolo::pytorch

@@ -1,0 +1,446 @@
+#include "group.hpp"
+
+#include <algorithm>
+#include <future>
+#include <stdexcept>
+#include <unordered_set>
+
+#include "interrupt.hpp"
+#include "store.hpp"
+#include "tensors.hpp"
+
+namespace kolo::pytorch {
+namespace {
+
+/// The time in which shutdown() lets sends reach their peers.
+constexpr std::chrono::milliseconds kFarewell{500};
+
+struct Groups {
+  std::mutex mutex;
+  std::unordered_set<Group*> all;
+};
+/// Never destroyed: threads may outlive the statics of a process.
+Groups& groups() {
+  static auto* const instance = new Groups;
+  return *instance;
+}
+
+/// PyTorch has timeouts of 10,000 years, which nanoseconds cannot hold.
+std::chrono::nanoseconds nanoseconds_of(std::chrono::milliseconds timeout) {
+  return std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365 * 100));
+}
+
+/// A timeout that is not set is 0 or -1 ms: the group's.
+template <typename Options>
+CallOptions options_of(const Options& options) {
+  CallOptions made;
+  if (options.timeout.count() > 0) made.timeout = nanoseconds_of(options.timeout);
+  return made;
+}
+
+template <typename T>
+const T& only(const std::vector<T>& list, const char* call) {
+  if (list.size() != 1)
+    throw std::invalid_argument(std::string(call) + ": " + std::to_string(list.size()) + " tensors, not one");
+  return list.front();
+}
+
+/// The elements that belong to each split of the first dimension; none for equal parts.
+std::vector<std::uint64_t> counts_of(const Group::Splits& splits, const at::Tensor& tensor, int size) {
+  if (splits.empty()) return {};
+  if (std::ssize(splits) != size || tensor.dim() == 0)
+    throw std::invalid_argument("all_to_all_single: there must be one split of the first dimension a rank");
+  const auto row =
+      tensor.size(0) > 0 ? buffer_of(tensor).count / static_cast<std::uint64_t>(tensor.size(0)) : 0;
+  std::int64_t rows = 0;
+  std::vector<std::uint64_t> counts;
+  for (const std::int64_t split : splits) {
+    rows += split;
+    counts.push_back(static_cast<std::uint64_t>(split) * row);
+  }
+  if (rows != tensor.size(0) || *std::min_element(splits.begin(), splits.end()) < 0) {
+    throw std::invalid_argument("all_to_all_single: the splits are not those of " +
+                                std::to_string(tensor.size(0)) + " rows");
+  }
+  return counts;
+}
+
+}  // namespace
+
+Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout, bool has_key)
+    : Base(rank, size)
+#if TORCH_VERSION_MAJOR >= 2
+      ,
+      options_(c10::make_intrusive<Base::Options>("kolo", timeout))
+#endif
+{
+  const auto view = std::make_shared<StoreView>(store);
+  const auto meet = [&] {
+    kolo::Options options;
+    options.timeout = nanoseconds_of(timeout);
+    if (!has_key && size > 1) options.key = key_from(*view, rank, size, options.timeout);
+    return Communicator::create(view, rank, size, options);
+  };
+  // Only the main thread can tell of Ctrl-C.
+  auto met = std::async(std::launch::async, meet);
+  while (met.wait_for(kSignalInterval) != std::future_status::ready) {
+    try {
+      check_signals();
+    } catch (...) {
+      view->cancel();
+      met.wait();
+      throw;
+    }
+  }
+  communicator_ = met.get();
+  if (!has_key && rank == 0) warn_of_key();
+  const std::lock_guard lock(groups().mutex);
+  groups().all.insert(this);
+}
+
+/// Shared memory and the links of one process need no key.
+void Group::warn_of_key() const {
+  for (int peer = 1; peer < size_; ++peer) {
+    if (communicator_.transport_to(peer) != "tcp") continue;
+    TORCH_WARN_ONCE(
+        "kolo: the key with which ranks prove that they belong to the job comes through its store. Whoever "
+        "reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
+    return;
+  }
+}
+
+Group::~Group() {
+  const WithoutLock unlocked;
+  {
+    const std::lock_guard lock(groups().mutex);
+    groups().all.erase(this);
+  }
+  shutdown();
+}
+
+Communicator Group::communicator() const {
+  const std::lock_guard lock(mutex_);
+  if (!communicator_.valid()) throw std::runtime_error("kolo: this process group was destroyed");
+  return communicator_;
+}
+
+template <typename Begin>
+Group::Started Group::start(c10d::OpType type, const std::shared_ptr<Call>& call, const Begin& begin) {
+  try {
+    Communicator communicator = this->communicator();
+    call->add(begin(communicator));
+  } catch (const InvalidArgumentError& error) {
+    Call::finish_alone(call);                   // the part of it that has begun
+    throw std::invalid_argument(error.what());  // a ValueError in Python
+  } catch (...) {
+    Call::finish_alone(call);
+    throw;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (!call->is_message) ++sequence_;
+    if (pending_.size() >= sweep_at_) sweep();
+    pending_.push_back(call);
+  }
+  return c10::make_intrusive<Work>(rank_, type, call);
+}
+
+void Group::sweep() {
+  std::erase_if(pending_, [](const std::weak_ptr<Call>& entry) {
+    const auto call = entry.lock();
+    return call == nullptr || call->settled();
+  });
+  sweep_at_ = std::max<std::size_t>(64, 2 * pending_.size());
+}
+
+std::uint64_t Group::getSequenceNumberForGroup() {
+  const std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+void Group::setTimeout(Timeout timeout) {
+  const WithoutLock unlocked;
+  communicator().set_timeout(nanoseconds_of(timeout));
+#if TORCH_VERSION_MAJOR >= 2
+  options_->timeout = timeout;
+#endif
+}
+
+void Group::abort() {
+  const WithoutLock unlocked;
+  communicator().abort("the process group was aborted");
+}
+
+void Group::shutdown() {
+  shutdown(kFarewell);
+}
+
+void Group::shutdown(Timeout patience) {
+  const WithoutLock unlocked;
+  const auto end = std::chrono::steady_clock::now() + patience;
+  Communicator last;  // ends after the sends
+  Pending pending;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(last, communicator_);
+    std::swap(pending, pending_);
+  }
+  for (const auto& entry : pending) {
+    const auto call = entry.lock();
+    if (call != nullptr && call->is_undelivered_send())
+      call->wait_quietly(end - std::chrono::steady_clock::now());
+  }
+  *closed_ = true;
+}
+
+void Group::shutdown_all(bool waits_for_sends) {
+  const WithoutLock unlocked;
+  const std::lock_guard lock(groups().mutex);
+  for (Group* group : groups().all) {
+    const Communicator communicator = [group] {
+      const std::lock_guard inner(group->mutex_);
+      return group->communicator_;
+    }();
+    if (!communicator.valid()) continue;
+    group->shutdown(waits_for_sends ? std::chrono::duration_cast<Timeout>(communicator.timeout())
+                                    : Timeout(0));
+  }
+}
+
+Group::Started Group::broadcast(Tensors& data, const c10d::BroadcastOptions& options) {
+  const auto call = make_call("broadcast");
+  const Buffer buffer = call->in_out(only(data, "broadcast"));
+  return start(c10d::OpType::BROADCAST, call, [&](Communicator& communicator) {
+    return communicator.broadcast_async(buffer, static_cast<int>(options.rootRank), options_of(options));
+  });
+}
+
+Group::Started Group::allreduce(Tensors& data, const c10d::AllreduceOptions& options) {
+  const at::Tensor& tensor = only(data, "all_reduce");
+  const auto call = make_call("all_reduce");
+  const Buffer buffer = averages_integers(options.reduceOp, tensor) ? call->in_out_divided(tensor, size_)
+                                                                    : call->in_out(tensor);
+  return start(c10d::OpType::ALLREDUCE, call, [&](Communicator& communicator) {
+    return communicator.all_reduce_async(buffer, reduction_of(options.reduceOp, tensor), options_of(options));
+  });
+}
+
+Group::Started Group::allreduce_coalesced(Tensors& data, const c10d::AllreduceCoalescedOptions& options) {
+  if (data.empty()) throw std::invalid_argument("all_reduce_coalesced: there are no tensors");
+  const auto call = make_call("all_reduce_coalesced");
+  const Buffer buffer = call->in_out(data);
+  return start(c10d::OpType::ALLREDUCE_COALESCED, call, [&](Communicator& communicator) {
+    return communicator.all_reduce_async(buffer, reduction_of(options.reduceOp, data.front()),
+                                         options_of(options));
+  });
+}
+
+Group::Started Group::reduce(Tensors& data, const c10d::ReduceOptions& options) {
+  const at::Tensor& tensor = only(data, "reduce");
+  const auto call = make_call("reduce");
+  const bool divides = averages_integers(options.reduceOp, tensor);
+  Buffer out;
+  BorrowedConstBuffer in;
+  if (rank_ == options.rootRank) {
+    out = divides ? call->in_out_divided(tensor, size_) : call->in_out(tensor);
+    in = ConstBuffer(out);
+  } else {
+    in = call->input(divides ? tensor.to(at::kLong) : tensor);
+  }
+  return start(c10d::OpType::REDUCE, call, [&](Communicator& communicator) {
+    return communicator.reduce_async(in, out, static_cast<int>(options.rootRank),
+                                     reduction_of(options.reduceOp, tensor), options_of(options));
+  });
+}
+
+Group::Started Group::allgather(Lists& out, Tensors& in, const c10d::AllgatherOptions& options) {
+  const auto call = make_call("all_gather");
+  const Tensors& parts = only(out, "all_gather");
+  const auto counts = call->counts(parts, size_);
+  const auto from = call->input(only(in, "all_gather"));
+  const Buffer to = call->output(parts);
+  return start(c10d::OpType::ALLGATHER, call, [&](Communicator& communicator) {
+    return communicator.all_gather_async(from, to, counts, options_of(options));
+  });
+}
+
+Group::Started Group::_allgather_base(at::Tensor& out, at::Tensor& in,
+                                      const c10d::AllgatherOptions& options) {
+  const auto call = make_call("all_gather_into_tensor");
+  const auto from = call->input(in);
+  const Buffer to = call->output(out);
+  return start(c10d::OpType::_ALLGATHER_BASE, call, [&](Communicator& communicator) {
+    return communicator.all_gather_async(from, to, {}, options_of(options));
+  });
+}
+
+/// out[r] holds rank r's tensors: one call, in which the tensors of a rank are one part.
+Group::Started Group::allgather_coalesced(Lists& out, Tensors& in, const c10d::AllgatherOptions& options) {
+  const auto call = make_call("all_gather_coalesced");
+  if (std::ssize(out) != size_ || in.empty())
+    throw std::invalid_argument(
+        "all_gather_coalesced: there must be tensors, and a list of them for each rank");
+  Tensors all;
+  for (const Tensors& list : out) all.insert(all.end(), list.begin(), list.end());
+  const auto from = call->input(in);
+  const Buffer to = call->output(all);
+  return start(c10d::OpType::ALLGATHER_COALESCED, call, [&](Communicator& communicator) {
+    return communicator.all_gather_async(from, to, {}, options_of(options));
+  });
+}
+
+Group::Started Group::gather(Lists& out, Tensors& in, const c10d::GatherOptions& options) {
+  const auto call = make_call("gather");
+  const auto from = call->input(only(in, "gather"));
+  Buffer to;
+  if (rank_ == options.rootRank) {
+    call->counts(only(out, "gather"), size_);
+    to = call->output(out.front());
+  }
+  return start(c10d::OpType::GATHER, call, [&](Communicator& communicator) {
+    return communicator.gather_async(from, to, static_cast<int>(options.rootRank), {}, options_of(options));
+  });
+}
+
+Group::Started Group::scatter(Tensors& out, Lists& in, const c10d::ScatterOptions& options) {
+  const auto call = make_call("scatter");
+  const Buffer to = call->output(only(out, "scatter"));
+  BorrowedConstBuffer from;
+  if (rank_ == options.rootRank) {
+    call->counts(only(in, "scatter"), size_);
+    from = call->input(in.front());
+  }
+  return start(c10d::OpType::SCATTER, call, [&](Communicator& communicator) {
+    return communicator.scatter_async(from, to, static_cast<int>(options.rootRank), {}, options_of(options));
+  });
+}
+
+Group::Started Group::reduce_scatter(Tensors& out, Lists& in, const c10d::ReduceScatterOptions& options) {
+  const auto call = make_call("reduce_scatter");
+  const at::Tensor& tensor = only(out, "reduce_scatter");
+  Tensors parts = only(in, "reduce_scatter");
+  const auto counts = call->counts(parts, size_);
+  const bool divides = averages_integers(options.reduceOp, tensor);
+  if (divides) {
+    for (at::Tensor& part : parts) part = part.to(at::kLong);
+  }
+  const Buffer to = divides ? call->in_out_divided(tensor, size_) : call->output(tensor);
+  const auto from = call->input(parts);
+  return start(c10d::OpType::REDUCE_SCATTER, call, [&](Communicator& communicator) {
+    return communicator.reduce_scatter_async(from, to, reduction_of(options.reduceOp, tensor), counts,
+                                             options_of(options));
+  });
+}
+
+Group::Started Group::_reduce_scatter_base(at::Tensor& out, at::Tensor& in,
+                                           const c10d::ReduceScatterOptions& options) {
+  const auto call = make_call("reduce_scatter_tensor");
+  const bool divides = averages_integers(options.reduceOp, out);
+  const Buffer to = divides ? call->in_out_divided(out, size_) : call->output(out);
+  const auto from = call->input(divides ? in.to(at::kLong) : in);
+  return start(c10d::OpType::_REDUCE_SCATTER_BASE, call, [&](Communicator& communicator) {
+    return communicator.reduce_scatter_async(from, to, reduction_of(options.reduceOp, out), {},
+                                             options_of(options));
+  });
+}
+
+Group::Started Group::alltoall_base(at::Tensor& out, at::Tensor& in, Splits& out_splits, Splits& in_splits,
+                                    const c10d::AllToAllOptions& options) {
+  const auto call = make_call("all_to_all_single");
+  const auto send_counts = counts_of(in_splits, in, size_);
+  const auto recv_counts = counts_of(out_splits, out, size_);
+  const auto from = call->input(in);
+  const Buffer to = call->output(out);
+  return start(c10d::OpType::ALLTOALL_BASE, call, [&](Communicator& communicator) {
+    return communicator.all_to_all_async(from, to, send_counts, recv_counts, options_of(options));
+  });
+}
+
+Group::Started Group::alltoall(Tensors& out, Tensors& in, const c10d::AllToAllOptions& options) {
+  const auto call = make_call("all_to_all");
+  const auto send_counts = call->counts(in, size_);
+  const auto recv_counts = call->counts(out, size_);
+  const auto from = call->input(in);
+  const Buffer to = call->output(out);
+  return start(c10d::OpType::ALLTOALL, call, [&](Communicator& communicator) {
+    return communicator.all_to_all_async(from, to, send_counts, recv_counts, options_of(options));
+  });
+}
+
+Group::Started Group::send(Tensors& data, int to, int tag) {
+  const auto call = make_call("send");
+  call->is_message = call->is_send = true;
+  const auto buffer = call->input(only(data, "send"));
+  return start(c10d::OpType::SEND, call,
+               [&](Communicator& communicator) { return communicator.send_async(buffer, to, tag); });
+}
+
+Group::Started Group::recv(Tensors& data, int from, int tag) {
+  const auto call = make_call("recv");
+  call->is_message = true;
+  const Buffer buffer = call->output(only(data, "recv"));
+  return start(c10d::OpType::RECV, call,
+               [&](Communicator& communicator) { return communicator.recv_async(buffer, from, tag); });
+}
+
+Group::Started Group::recvAnysource(Tensors& data, int tag) {
+  const auto call = make_call("recv");
+  call->is_message = true;
+  const Buffer buffer = call->output(only(data, "recv"));
+  return start(c10d::OpType::RECVANYSOURCE, call,
+               [&](Communicator& communicator) { return communicator.recv_any_async(buffer, tag); });
+}
+
+/// Messages are left out: a rank may post a receive, and its peer send after the barrier.
+Group::Started Group::barrier(const c10d::BarrierOptions& options) {
+  const auto call = make_call("barrier");
+  {
+    const std::lock_guard lock(mutex_);
+    sweep();
+    for (const auto& entry : pending_) {
+      const auto earlier = entry.lock();
+      if (earlier == nullptr || earlier->is_message) continue;
+      call->add_all(*earlier);
+      call->at_end([earlier] { earlier->settle(); });
+    }
+  }
+  return start(c10d::OpType::BARRIER, call,
+               [&](Communicator& communicator) { return communicator.barrier_async(options_of(options)); });
+}
+
+void Group::monitoredBarrier(const c10d::BarrierOptions& options, bool /*waits_for_all*/) {
+  barrier(options)->wait();  // the error names the ranks that have not come
+}
+
+/// One Work for a call for each pair of tensors.
+template <typename Begin>
+Group::Started Group::together(c10d::OpType type, const Tensors& out, const Tensors& in, const Begin& begin) {
+  if (in.empty() || in.size() != out.size())
+    throw std::invalid_argument("a coalesced call takes as many outputs as inputs, and at least one");
+  const auto call = make_call("a coalesced call");
+  return start(type, call, [&](Communicator& communicator) {
+    for (std::size_t i = 0; i + 1 < in.size(); ++i) call->add(begin(*call, communicator, i));
+    return begin(*call, communicator, in.size() - 1);
+  });
+}
+
+Group::Started Group::allgather_into_tensor_coalesced(Tensors& out, Tensors& in,
+                                                      const c10d::AllgatherOptions& options) {
+  return together(c10d::OpType::ALLGATHER_COALESCED, out, in,
+                  [&](Call& call, Communicator& communicator, std::size_t i) {
+                    const auto from = call.input(in[i]);
+                    return communicator.all_gather_async(from, call.output(out[i]), {}, options_of(options));
+                  });
+}
+
+Group::Started Group::reduce_scatter_tensor_coalesced(Tensors& out, Tensors& in,
+                                                      const c10d::ReduceScatterOptions& options) {
+  return together(
+      c10d::OpType::REDUCE_SCATTER, out, in, [&](Call& call, Communicator& communicator, std::size_t i) {
+        const auto from = call.input(in[i]);
+        return communicator.reduce_scatter_async(
+            from, call.output(out[i]), reduction_of(options.reduceOp, out[i]), {}, options_of(options));
+      });
+}
+
+}  // namespace kolo::pytorch

@@ -1,0 +1,103 @@
+// Group: a process group of torch.distributed whose collectives kolo runs.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "call.hpp"
+#include "kolo/communicator.hpp"
+#include "version.hpp"
+
+namespace kolo::pytorch {
+
+/// The methods are those of PyTorch's base class. They begin a call and return its Work. Thread-safe, as far
+/// as all ranks begin their calls in one order.
+class Group final : public Base {
+ public:
+  using Timeout = std::chrono::milliseconds;
+  using Started = c10::intrusive_ptr<c10d::Work>;
+  using Lists = std::vector<Tensors>;
+  using Splits = std::vector<std::int64_t>;
+
+  /// Blocks until all ranks have come to the store; Ctrl-C ends that. `has_key`: the environment has the
+  /// job's key. Else it comes through the store. Python's lock must not be held.
+  Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout, bool has_key);
+  /// As shutdown().
+  ~Group() override;
+
+  const std::string getBackendName() const override { return "kolo"; }
+  void setSequenceNumberForGroup() override {}
+  std::uint64_t getSequenceNumberForGroup() override;
+
+  Started broadcast(Tensors& data, const c10d::BroadcastOptions& options) override;
+  Started allreduce(Tensors& data, const c10d::AllreduceOptions& options) override;
+  Started allreduce_coalesced(Tensors& data, const c10d::AllreduceCoalescedOptions& options) override;
+  Started reduce(Tensors& data, const c10d::ReduceOptions& options) override;
+  Started allgather(Lists& out, Tensors& in, const c10d::AllgatherOptions& options) override;
+  Started _allgather_base(at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions& options) override;
+  Started allgather_coalesced(Lists& out, Tensors& in, const c10d::AllgatherOptions& options) override;
+  Started gather(Lists& out, Tensors& in, const c10d::GatherOptions& options) override;
+  Started scatter(Tensors& out, Lists& in, const c10d::ScatterOptions& options) override;
+  Started reduce_scatter(Tensors& out, Lists& in, const c10d::ReduceScatterOptions& options) override;
+  Started _reduce_scatter_base(at::Tensor& out, at::Tensor& in,
+                               const c10d::ReduceScatterOptions& options) override;
+  Started alltoall_base(at::Tensor& out, at::Tensor& in, Splits& out_splits, Splits& in_splits,
+                        const c10d::AllToAllOptions& options) override;
+  Started alltoall(Tensors& out, Tensors& in, const c10d::AllToAllOptions& options) override;
+  Started send(Tensors& data, int to, int tag) override;
+  Started recv(Tensors& data, int from, int tag) override;
+  Started recvAnysource(Tensors& data, int tag) override;
+  /// Completes after all that this rank has begun before on the group.
+  Started barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool waits_for_all) override;
+
+  // Virtual in later versions only.
+  Started allgather_into_tensor_coalesced(Tensors& out, Tensors& in, const c10d::AllgatherOptions& options);
+  Started reduce_scatter_tensor_coalesced(Tensors& out, Tensors& in,
+                                          const c10d::ReduceScatterOptions& options);
+  void setTimeout(Timeout timeout);
+  /// Ends the calls of all ranks, those that other threads wait for too.
+  void abort();
+  /// Ends this rank's calls, after its sends have reached their peers, for at most `patience`. Later calls
+  /// throw. Python's lock must not be held.
+  void shutdown(Timeout patience);
+  void shutdown();
+#if TORCH_VERSION_MAJOR >= 2
+  c10::intrusive_ptr<Base::Options> getBackendOptions() {
+    return options_;
+  }
+#endif
+
+  /// shutdown() of all groups of the process.
+  static void shutdown_all(bool waits_for_sends);
+
+ private:
+  using Pending = std::vector<std::weak_ptr<Call>>;
+
+  template <typename Begin>
+  Started start(c10d::OpType type, const std::shared_ptr<Call>& call, const Begin& begin);
+  template <typename Begin>
+  Started together(c10d::OpType type, const Tensors& out, const Tensors& in, const Begin& begin);
+  void warn_of_key() const;
+  Communicator communicator() const;
+  void sweep();
+
+  std::shared_ptr<Call> make_call(const char* name) const {
+    return std::make_shared<Call>(name, closed_);
+  }
+
+  const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
+  mutable std::mutex mutex_;
+  Communicator communicator_;   // without a group after shutdown()
+  Pending pending_;             // calls that may not be done
+  std::size_t sweep_at_ = 64;   // length at which calls that are done leave pending_
+  std::uint64_t sequence_ = 0;  // collectives begun
+#if TORCH_VERSION_MAJOR >= 2
+  const c10::intrusive_ptr<Base::Options> options_;
+#endif
+};
+
+}  // namespace kolo::pytorch
