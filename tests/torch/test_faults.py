@@ -38,12 +38,12 @@ def test_a_rank_that_is_killed_is_named(size):
 
 
 @pytest.mark.parametrize("here", [[0], [1], [0, 1, 3]])
-def test_ranks_that_do_not_come_are_named(here):
+def test_ranks_that_do_not_come_are_named(tmp_path, here):
     missing = [str(rank) for rank in range(4) if rank not in here]
-    ranks = Ranks(4, dies, timeout=1, starts=here, init_method=f"file:///tmp/kolo-torch-{os.getpid()}-{time.monotonic()}")
+    ranks = Ranks(4, dies, timeout=1, starts=here, init_method=f"file://{tmp_path}/store")
     for result in ranks.join():
         assert isinstance(result, Failed)
-        if 0 in here:  # else nobody has begun, and nobody knows who else is here
+        if 0 in here:  # without rank 0 no rank knows of the others
             assert re.search(f"ranks? {', '.join(missing)} of 4 did not come within 1 s", result), result
         else:
             assert "rank 0 of 4 did not come" in result, result
