@@ -15,34 +15,23 @@
 namespace kolo {
 namespace {
 
+using schedule::Collective;
+
 // Field by field: a wide load of what was just stored in parts would wait for the stores.
-comm::Call make_call(schedule::Collective collective, const ConstBuffer& in, const Buffer& out,
-                     const CallOptions& options) {
+comm::Call make_call(Collective collective, const ConstBuffer& in, const Buffer& out,
+                     const CallOptions& options, int root = 0, Reduction reduction = ReduceOp::sum) {
   comm::Call call;
   call.collective = collective;
   call.in = ConstBuffer(in.data, in.count, in.dtype, in.device);
   call.out = Buffer(out.data, out.count, out.dtype, out.device);
   call.options = &options;
-  return call;
-}
-
-comm::Call make_reducing(schedule::Collective collective, const ConstBuffer& in, const Buffer& out,
-                         Reduction reduction, int root, const CallOptions& options) {
-  comm::Call call = make_call(collective, in, out, options);
+  call.root = root;
   call.reduction = std::move(reduction);
-  call.root = root;
-  return call;
-}
-
-comm::Call make_rooted(schedule::Collective collective, const ConstBuffer& in, const Buffer& out, int root,
-                       const CallOptions& options) {
-  comm::Call call = make_call(collective, in, out, options);
-  call.root = root;
   return call;
 }
 
 comm::Call make_in_place_all_to_all(Buffer data, const CallOptions& options) {
-  comm::Call call = make_call(schedule::Collective::all_to_all, data, data, options);
+  comm::Call call = make_call(Collective::all_to_all, data, data, options);
   call.one_buffer = true;
   return call;
 }
@@ -153,119 +142,100 @@ std::string Communicator::transport_to(int peer) const {
 // ---------------------------------------------
 
 Work Communicator::all_reduce_async(Buffer data, Reduction reduction, const CallOptions& options) {
-  return state().start(
-      make_reducing(schedule::Collective::all_reduce, data, data, std::move(reduction), 0, options), false);
+  return state().start(make_call(Collective::all_reduce, data, data, options, 0, std::move(reduction)),
+                       false);
 }
 Work Communicator::all_reduce_async(BorrowedConstBuffer in, Buffer out, Reduction reduction,
                                     const CallOptions& options) {
-  return state().start(
-      make_reducing(schedule::Collective::all_reduce, in, out, std::move(reduction), 0, options), false);
+  return state().start(make_call(Collective::all_reduce, in, out, options, 0, std::move(reduction)), false);
 }
 void Communicator::all_reduce(Buffer data, Reduction reduction, const CallOptions& options) {
-  state()
-      .start(make_reducing(schedule::Collective::all_reduce, data, data, std::move(reduction), 0, options),
-             true)
-      .wait();
+  state().run(make_call(Collective::all_reduce, data, data, options, 0, std::move(reduction)));
 }
 void Communicator::all_reduce(ConstBuffer in, Buffer out, Reduction reduction, const CallOptions& options) {
-  state()
-      .start(make_reducing(schedule::Collective::all_reduce, in, out, std::move(reduction), 0, options), true)
-      .wait();
+  state().run(make_call(Collective::all_reduce, in, out, options, 0, std::move(reduction)));
 }
 
 Work Communicator::reduce_scatter_async(BorrowedConstBuffer in, Buffer out, Reduction reduction,
                                         const Counts& counts, const CallOptions& options) {
-  return state().start(
-      make_reducing(schedule::Collective::reduce_scatter, in, out, std::move(reduction), 0, options), false,
-      counts);
+  return state().start(make_call(Collective::reduce_scatter, in, out, options, 0, std::move(reduction)),
+                       false, counts);
 }
 void Communicator::reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction, const Counts& counts,
                                   const CallOptions& options) {
-  state()
-      .start(make_reducing(schedule::Collective::reduce_scatter, in, out, std::move(reduction), 0, options),
-             true, counts)
-      .wait();
+  state().run(make_call(Collective::reduce_scatter, in, out, options, 0, std::move(reduction)), counts);
 }
 
 Work Communicator::all_gather_async(BorrowedConstBuffer in, Buffer out, const Counts& counts,
                                     const CallOptions& options) {
-  return state().start(make_call(schedule::Collective::all_gather, in, out, options), false, counts);
+  return state().start(make_call(Collective::all_gather, in, out, options), false, counts);
 }
 void Communicator::all_gather(ConstBuffer in, Buffer out, const Counts& counts, const CallOptions& options) {
-  state().start(make_call(schedule::Collective::all_gather, in, out, options), true, counts).wait();
+  state().run(make_call(Collective::all_gather, in, out, options), counts);
 }
 
 Work Communicator::broadcast_async(Buffer data, int root, const CallOptions& options) {
-  return state().start(make_rooted(schedule::Collective::broadcast, data, data, root, options), false);
+  return state().start(make_call(Collective::broadcast, data, data, options, root), false);
 }
 void Communicator::broadcast(Buffer data, int root, const CallOptions& options) {
-  state().start(make_rooted(schedule::Collective::broadcast, data, data, root, options), true).wait();
+  state().run(make_call(Collective::broadcast, data, data, options, root));
 }
 
 Work Communicator::reduce_async(BorrowedConstBuffer in, Buffer out, int root, Reduction reduction,
                                 const CallOptions& options) {
-  return state().start(
-      make_reducing(schedule::Collective::reduce, in, out, std::move(reduction), root, options), false);
+  return state().start(make_call(Collective::reduce, in, out, options, root, std::move(reduction)), false);
 }
 void Communicator::reduce(ConstBuffer in, Buffer out, int root, Reduction reduction,
                           const CallOptions& options) {
-  state()
-      .start(make_reducing(schedule::Collective::reduce, in, out, std::move(reduction), root, options), true)
-      .wait();
+  state().run(make_call(Collective::reduce, in, out, options, root, std::move(reduction)));
 }
 
 Work Communicator::scatter_async(BorrowedConstBuffer in, Buffer out, int root, const Counts& counts,
                                  const CallOptions& options) {
-  return state().start(make_rooted(schedule::Collective::scatter, in, out, root, options), false, counts);
+  return state().start(make_call(Collective::scatter, in, out, options, root), false, counts);
 }
 void Communicator::scatter(ConstBuffer in, Buffer out, int root, const Counts& counts,
                            const CallOptions& options) {
-  state().start(make_rooted(schedule::Collective::scatter, in, out, root, options), true, counts).wait();
+  state().run(make_call(Collective::scatter, in, out, options, root), counts);
 }
 
 Work Communicator::gather_async(BorrowedConstBuffer in, Buffer out, int root, const Counts& counts,
                                 const CallOptions& options) {
-  return state().start(make_rooted(schedule::Collective::gather, in, out, root, options), false, counts);
+  return state().start(make_call(Collective::gather, in, out, options, root), false, counts);
 }
 void Communicator::gather(ConstBuffer in, Buffer out, int root, const Counts& counts,
                           const CallOptions& options) {
-  state().start(make_rooted(schedule::Collective::gather, in, out, root, options), true, counts).wait();
+  state().run(make_call(Collective::gather, in, out, options, root), counts);
 }
 
 Work Communicator::all_to_all_async(BorrowedConstBuffer in, Buffer out, const Counts& send_counts,
                                     const Counts& recv_counts, const CallOptions& options) {
-  return state().start(make_call(schedule::Collective::all_to_all, in, out, options), false, send_counts,
-                       recv_counts);
+  return state().start(make_call(Collective::all_to_all, in, out, options), false, send_counts, recv_counts);
 }
 void Communicator::all_to_all(ConstBuffer in, Buffer out, const Counts& send_counts,
                               const Counts& recv_counts, const CallOptions& options) {
-  state()
-      .start(make_call(schedule::Collective::all_to_all, in, out, options), true, send_counts, recv_counts)
-      .wait();
+  state().run(make_call(Collective::all_to_all, in, out, options), send_counts, recv_counts);
 }
 Work Communicator::all_to_all_async(Buffer data, const CallOptions& options) {
   return state().start(make_in_place_all_to_all(data, options), false);
 }
 void Communicator::all_to_all(Buffer data, const CallOptions& options) {
-  state().start(make_in_place_all_to_all(data, options), true).wait();
+  state().run(make_in_place_all_to_all(data, options));
 }
 
 Work Communicator::scan_async(BorrowedConstBuffer in, Buffer out, Reduction reduction,
                               const CallOptions& options) {
-  return state().start(make_reducing(schedule::Collective::scan, in, out, std::move(reduction), 0, options),
-                       false);
+  return state().start(make_call(Collective::scan, in, out, options, 0, std::move(reduction)), false);
 }
 void Communicator::scan(ConstBuffer in, Buffer out, Reduction reduction, const CallOptions& options) {
-  state()
-      .start(make_reducing(schedule::Collective::scan, in, out, std::move(reduction), 0, options), true)
-      .wait();
+  state().run(make_call(Collective::scan, in, out, options, 0, std::move(reduction)));
 }
 
 Work Communicator::barrier_async(const CallOptions& options) {
-  return state().start(make_call(schedule::Collective::barrier, {}, {}, options), false);
+  return state().start(make_call(Collective::barrier, {}, {}, options), false);
 }
 void Communicator::barrier(const CallOptions& options) {
-  state().start(make_call(schedule::Collective::barrier, {}, {}, options), true).wait();
+  state().run(make_call(Collective::barrier, {}, {}, options));
 }
 
 Work Communicator::send_async(BorrowedConstBuffer data, int peer, int tag) {

@@ -31,11 +31,8 @@ Work Communicator::reduce_scatter_async(const BorrowedConstBufferList& in, Buffe
 }
 void Communicator::reduce_scatter(const ConstBufferList& in, Buffer out, Reduction reduction,
                                   const CallOptions& options) {
-  state()
-      .start(make_listed(Collective::reduce_scatter, {}, out, {in.buffers(), {}}, options, 0,
-                         std::move(reduction)),
-             true)
-      .wait();
+  state().run(
+      make_listed(Collective::reduce_scatter, {}, out, {in.buffers(), {}}, options, 0, std::move(reduction)));
 }
 
 Work Communicator::all_gather_async(BorrowedConstBuffer in, const BufferList& out,
@@ -43,7 +40,7 @@ Work Communicator::all_gather_async(BorrowedConstBuffer in, const BufferList& ou
   return state().start(make_listed(Collective::all_gather, in, {}, {{}, out.buffers()}, options), false);
 }
 void Communicator::all_gather(ConstBuffer in, const BufferList& out, const CallOptions& options) {
-  state().start(make_listed(Collective::all_gather, in, {}, {{}, out.buffers()}, options), true).wait();
+  state().run(make_listed(Collective::all_gather, in, {}, {{}, out.buffers()}, options));
 }
 
 Work Communicator::scatter_async(const BorrowedConstBufferList& in, Buffer out, int root,
@@ -53,9 +50,7 @@ Work Communicator::scatter_async(const BorrowedConstBufferList& in, Buffer out, 
 }
 void Communicator::scatter(const ConstBufferList& in, Buffer out, int root, const Counts& counts,
                            const CallOptions& options) {
-  state()
-      .start(make_listed(Collective::scatter, {}, out, {in.buffers(), {}}, options, root), true, counts)
-      .wait();
+  state().run(make_listed(Collective::scatter, {}, out, {in.buffers(), {}}, options, root), counts);
 }
 
 Work Communicator::gather_async(BorrowedConstBuffer in, const BufferList& out, int root, const Counts& counts,
@@ -65,9 +60,7 @@ Work Communicator::gather_async(BorrowedConstBuffer in, const BufferList& out, i
 }
 void Communicator::gather(ConstBuffer in, const BufferList& out, int root, const Counts& counts,
                           const CallOptions& options) {
-  state()
-      .start(make_listed(Collective::gather, in, {}, {{}, out.buffers()}, options, root), true, counts)
-      .wait();
+  state().run(make_listed(Collective::gather, in, {}, {{}, out.buffers()}, options, root), counts);
 }
 
 Work Communicator::all_to_all_async(const BorrowedConstBufferList& in, const BufferList& out,
@@ -76,9 +69,7 @@ Work Communicator::all_to_all_async(const BorrowedConstBufferList& in, const Buf
                        false);
 }
 void Communicator::all_to_all(const ConstBufferList& in, const BufferList& out, const CallOptions& options) {
-  state()
-      .start(make_listed(Collective::all_to_all, {}, {}, {in.buffers(), out.buffers()}, options), true)
-      .wait();
+  state().run(make_listed(Collective::all_to_all, {}, {}, {in.buffers(), out.buffers()}, options));
 }
 
 }  // namespace kolo
