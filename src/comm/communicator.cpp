@@ -18,8 +18,9 @@ namespace {
 using schedule::Collective;
 
 // Field by field: a wide load of what was just stored in parts would wait for the stores.
-comm::Call make_call(Collective collective, const ConstBuffer& in, const Buffer& out,
-                     const CallOptions& options, int root = 0, Reduction reduction = ReduceOp::sum) {
+[[gnu::always_inline]] inline comm::Call make_call(Collective collective, const ConstBuffer& in,
+                                                   const Buffer& out, const CallOptions& options,
+                                                   int root = 0, Reduction reduction = ReduceOp::sum) {
   comm::Call call;
   call.collective = collective;
   call.in = ConstBuffer(in.data, in.count, in.dtype, in.device);

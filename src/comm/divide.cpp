@@ -73,9 +73,8 @@ int place_in(std::string_view call, std::span<const int> ranks, int rank, int si
 template <typename State>
 auto gather_among(State& ranks, std::uint32_t split) {
   return [&ranks, split](ConstBuffer in, Buffer out, const Counts& counts) {
-    const comm::Call call{
-        .collective = schedule::Collective::all_gather, .in = in, .out = out, .split = split};
-    ranks.start(call, true, counts).wait();
+    comm::Call call{.collective = schedule::Collective::all_gather, .in = in, .out = out, .split = split};
+    ranks.run(std::move(call), counts);
   };
 }
 

@@ -204,7 +204,7 @@ std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const s
   return prepared;
 }
 
-Work Communicator::State::start(comm::Call call, bool waits_now, comm::CountSpan counts,
+Work Communicator::State::start(comm::Call&& call, bool waits_now, comm::CountSpan counts,
                                 comm::CountSpan recv_counts) {
   if (engine::InsideReduction::is_here()) [[unlikely]]
     comm::throw_inside_reduction(schedule::name_of(call.collective));

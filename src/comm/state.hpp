@@ -106,9 +106,10 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   }
   /// Checks, chooses, lowers and starts. Throws InvalidArgumentError, and what with_memory() does; other
   /// errors come with the Work.
-  Work start(comm::Call call, bool waits_now, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {});
+  Work start(comm::Call&& call, bool waits_now, comm::CountSpan counts = {},
+             comm::CountSpan recv_counts = {});
   /// The same, and waits.
-  void run(comm::Call call, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {}) {
+  void run(comm::Call&& call, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {}) {
     start(std::move(call), true, counts, recv_counts).wait();
   }
   /// Throws InvalidArgumentError for what no message of the call `name` can have.
