@@ -103,8 +103,8 @@ void Group::warn_of_key() const {
   for (int peer = 1; peer < size_; ++peer) {
     if (communicator_.transport_to(peer) != "tcp") continue;
     TORCH_WARN_ONCE(
-        "kolo: the key with which ranks prove that they belong to the job comes through its store. Whoever "
-        "reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
+        "kolo: the key with which ranks prove that they belong to the job comes through its store. A process "
+        "that reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
     return;
   }
 }

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "support/require.hpp"
 #include "support/watchdog.hpp"
 
 namespace kolo::test {
@@ -74,6 +75,20 @@ void expect_mismatch(const char* transport, int size, const std::function<void(C
     for (const std::string& word : said)
       EXPECT_NE(error.find(word), std::string::npos) << "rank " << r << ": " << error;
   }
+}
+
+void require_refused(Communicator& c, const std::vector<std::string>& expected,
+                     const std::function<void()>& call) {
+  const Counters before = c.counters();
+  std::string said = "nothing";
+  try {
+    call();
+  } catch (const InvalidArgumentError& error) {
+    said = error.what();
+  }
+  for (const std::string& words : expected)
+    require(said.find(words) != std::string::npos, "'" + said + "' lacks '" + words + "'");
+  require(c.counters().operations == before.operations, "a refused call began");
 }
 
 void in_threads(int count, const std::function<void(int)>& body) {

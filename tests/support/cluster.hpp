@@ -38,6 +38,11 @@ void expect_ranks(const ClusterOptions& options, const std::function<void(Commun
 void expect_mismatch(const char* transport, int size, const std::function<void(Communicator&)>& disagree,
                      const std::vector<std::string>& said);
 
+/// Throws unless `call` fails with an InvalidArgumentError whose text contains all of `expected`, and begins
+/// no operation.
+void require_refused(Communicator& c, const std::vector<std::string>& expected,
+                     const std::function<void()>& call);
+
 /// Runs `body` in threads and rethrows an exception of one of them.
 void in_threads(int count, const std::function<void(int)>& body);
 
