@@ -1,9 +1,9 @@
 # Installing and packaging: the CMake package `kolo`, the pkg-config modules `kolo` and `kolo-train`, Debian packages by
 # CPack.
 #
-# Five components, which are the Debian packages too: runtime (libkolo, with the version of its interface in the name), dev
+# Components, which are the Debian packages too: runtime (libkolo, with the version of its interface in the name), dev
 # (libkolo-dev), tools (kolo-tools), and with the training layer train (libkolo-train, named likewise) and train-dev
-# (libkolo-train-dev).
+# (libkolo-train-dev). With the backend of torch.distributed also python (python3-kolo-torch).
 include(CMakePackageConfigHelpers)
 
 set(kolo_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
@@ -82,6 +82,9 @@ endif()
 if(KOLO_TRAIN)
   list(APPEND CPACK_COMPONENTS_ALL train train-dev)
 endif()
+if(KOLO_TORCH)
+  list(APPEND CPACK_COMPONENTS_ALL python)
+endif()
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 # What the programs need of other packages is read from the binaries; what libkolo offers is told to others.
@@ -108,5 +111,25 @@ if(KOLO_TRAIN)
   kolo_package(train libkolo-train${KOLO_ABI} libs "data-parallel training over libtorch: the library" runtime)
   kolo_package(train-dev libkolo-train-dev libdevel "data-parallel training over libtorch: headers" train dev)
   set(CPACK_DEBIAN_TRAIN-DEV_PACKAGE_DEPENDS libtorch-dev)
+endif()
+if(KOLO_TORCH)
+  kolo_package(python python3-kolo-torch python "the backend kolo of PyTorch's torch.distributed")
+  # The module is for one minor version of both. dpkg-shlibdeps knows neither.
+  set(depends "")
+  while(kolo_torch_needs)
+    list(POP_FRONT kolo_torch_needs name version)
+    string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" version ${version})
+    math(EXPR next "${CMAKE_MATCH_2} + 1")
+    list(APPEND depends "${name} (>= ${version}~)" "${name} (<< ${CMAKE_MATCH_1}.${next}~)")
+  endwhile()
+  list(JOIN depends ", " CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS)
+  # As debhelper has it: Python's compiled files come and go with the package.
+  foreach(script "postinst py3compile" "prerm py3clean")
+    string(REGEX MATCH "^(.*) (.*)" script "${script}")
+    set(file ${PROJECT_BINARY_DIR}/python3-kolo-torch/${CMAKE_MATCH_1})
+    file(CONFIGURE OUTPUT ${file} CONTENT "#!/bin/sh\nset -e\nif command -v ${CMAKE_MATCH_2} >/dev/null; then ${CMAKE_MATCH_2} -p python3-kolo-torch; fi\n")
+    file(CHMOD ${file} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+    list(APPEND CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${file})
+  endforeach()
 endif()
 include(CPack)

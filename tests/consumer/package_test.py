@@ -14,6 +14,7 @@ for option in ("source", "build", "work", "prefix"):
     parser.add_argument("--" + option, type=Path, required=True)
 for option in ("cmake", "generator", "compiler"):
     parser.add_argument("--" + option, required=True)
+parser.add_argument("--python")
 args = parser.parse_args()
 
 # The installation is moved, so no file may contain its first path.
@@ -22,7 +23,7 @@ MOVED_TO = args.work / "moved-to"
 DEBS = args.work / "deb"
 # Before 1.0 each minor version has an interface of its own, and packages of libraries are named by their interface.
 ABI = re.search(r'KOLO_VERSION "(\d+\.\d+)', (args.source / "include/kolo/version.hpp").read_text())[1]
-LIBRARY, TRAIN_LIBRARY = f"libkolo{ABI}", f"libkolo-train{ABI}"
+LIBRARY, TRAIN_LIBRARY, PYTHON_PACKAGE = f"libkolo{ABI}", f"libkolo-train{ABI}", "python3-kolo-torch"
 
 
 def run(*command, **more):
@@ -165,6 +166,10 @@ def deb_is_made():
     if TRAIN_LIBRARY in fields:
         assert re.search(r"^Depends:.*\blibtorch", fields[TRAIN_LIBRARY], re.MULTILINE), fields[TRAIN_LIBRARY]
         assert re.search(r"^Depends:.*\blibtorch-dev", fields["libkolo-train-dev"], re.MULTILINE)
+    if PYTHON_PACKAGE in fields:  # PyTorch's minor version, and no other
+        assert re.search(r"^Depends:.*\bpython3-torch \(>= \d+\.\d+~\), python3-torch \(<< \d+\.\d+~\)",
+                         fields[PYTHON_PACKAGE], re.MULTILINE), fields[PYTHON_PACKAGE]
+        assert not re.search(r"^Depends:.*\blibkolo", fields[PYTHON_PACKAGE], re.MULTILINE), fields[PYTHON_PACKAGE]
     for package in ("libkolo-dev", "kolo-tools"):
         assert re.search(rf"^Depends:.*\b{re.escape(LIBRARY)} \(= ", fields[package], re.MULTILINE), fields[package]
 
@@ -188,6 +193,11 @@ def deb_holds_the_right_files():
         expected["libkolo-train-dev"] = [r"/usr/include/kolo/train/\w+\.hpp", r"/usr/lib/(.+/)?libkolo_train\.so",
                                          r"/usr/lib/.*/kolo-train\.pc",
                                          r"/usr/lib/(.+/)?cmake/kolo/koloT(rainTargets(-\w+)?|orch)\.cmake"]
+    if list(DEBS.glob(f"{PYTHON_PACKAGE}_*.deb")):
+        folder = "/usr/lib/python3/dist-packages"
+        expected[PYTHON_PACKAGE] = [rf"{folder}/kolo_torch/\w+\.py", rf"{folder}/kolo_torch/_native\.cpython-[\w-]+\.so",
+                                    rf"{folder}/kolo_torch_entry\.py",
+                                    rf"{folder}/kolo_torch-[\d.]+\.dist-info/(METADATA|entry_points\.txt)"]
     for package, patterns in expected.items():
         patterns = [*patterns, f"/usr/share/doc/{package}/copyright"]
         files = files_in(package)
@@ -203,6 +213,18 @@ def deb_is_usable():
         run("dpkg-deb", "--extract", only(DEBS, f"{package}_*.deb"), root)
     build_and_run("core", root / "usr", "deb-consumer")
     run(root / "usr/bin/kolo", "--help", stdout=subprocess.DEVNULL, timeout=60)
+
+
+def python_deb_is_usable():
+    """Two ranks under torchrun import the package from where it was unpacked."""
+    root = fresh(args.work / "python-deb-root")
+    run("dpkg-deb", "--extract", only(DEBS, f"{PYTHON_PACKAGE}_*.deb"), root)
+    environment = {**os.environ, "PYTHONPATH": str(root / "usr/lib/python3/dist-packages"), "OMP_NUM_THREADS": "1"}
+    text = output_of(args.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+                     "-r", "1", "-t", "1",  # the default fails with PyTorch 1.13 on Python 3.11
+                     args.source / "examples/consumer/torch/main.py", env=environment, timeout=100)
+    for rank in range(2):
+        assert f"rank {rank} of 2: 3.0" in text, text
 
 
 try:

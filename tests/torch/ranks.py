@@ -82,7 +82,7 @@ def _rank(pipe, rank, size, function, arguments, backend, timeout, where):
     except BaseException:  # noqa: B902: a KeyboardInterrupt too
         result = Failed(traceback.format_exc())
     pipe.send(result)
-    kolo_torch._leave()  # multiprocessing runs no atexit functions
+    kolo_torch.groups.leave()  # multiprocessing runs no atexit functions
 
 
 def run(size, function, *arguments, **options):

@@ -261,7 +261,7 @@ def quantized(rank, size):
     assert torch.view_as_real(parts).sum() == 4 * (rank + 1)
     dist.all_gather(out, torch.zeros(2 + rank, dtype=torch.complex32))
     with pytest.raises(ValueError, match="ComplexHalf"):
-        kolo_torch._backends(dist.group.WORLD)[0].allreduce([tensor])
+        kolo_torch.groups.backends(dist.group.WORLD)[0].allreduce([tensor])
 
 
 def test_types_that_kolo_only_moves():

@@ -81,7 +81,7 @@ def wrong(rank, size):
         with pytest.raises((ValueError, RuntimeError)):
             call()
     with pytest.raises((ValueError, NotImplementedError), match="cpu:kolo,cuda:nccl|arguments from the '(Autograd)?Meta' backend"):
-        kolo_torch._backends(dist.group.WORLD)[0].allreduce([torch.ones(3, device="meta")])
+        kolo_torch.groups.backends(dist.group.WORLD)[0].allreduce([torch.ones(3, device="meta")])
     dist.barrier()  # none of them has harmed the group
 
 

@@ -1,0 +1,87 @@
+"""Groups of kolo's: to make one without init_process_group(), and what torch.distributed has no function for."""
+import atexit
+import functools
+import os
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from . import _native
+
+_DEFAULT_TIMEOUT = timedelta(minutes=30)
+
+
+def create_backend(store, rank, size, timeout=_DEFAULT_TIMEOUT):
+    """Makes a backend without init_process_group(): rank `rank` of `size` that meet in `store`, any store of torch.distributed.
+
+    Blocks until all ranks have come. `timeout`: the longest time without any progress in a call.
+    """
+    has_key = any(os.environ.get(name) for name in ("KOLO_KEY", "KOLO_KEY_FILE"))
+    return _native.create_backend(store, rank, size, timeout, has_key)
+
+
+def abort(group=None):
+    """Ends the calls of all ranks on `group`, or on all groups, with an error: those that other threads wait for too."""
+    for backend in backends(group):
+        _native.abort(backend)
+
+
+def set_timeout(timeout, group=None):
+    """The longest time without any progress in calls that begin from now on."""
+    for backend in backends(group or dist.group.WORLD):
+        _native.set_timeout(backend, timeout)
+
+
+def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """dist.monitored_barrier(), which Python refuses to other backends than gloo before 2.11: an error names ranks that are missing."""
+    for backend in backends(group or dist.group.WORLD):
+        backend.monitored_barrier(timeout or timedelta(0), wait_all_ranks)
+
+
+def backends(group):
+    """kolo's backends of a process group; all groups if it is None."""
+    groups = [group] if group is not None else list(_group_map())
+    groups = [one for one in groups if one != dist.GroupMember.NON_GROUP_MEMBER]
+    found = []
+    for one in groups:
+        if hasattr(one, "_get_backend"):  # from 2.0 on a group has a backend for each type of device
+            try:
+                one = one._get_backend(torch.device("cpu"))
+            except RuntimeError:
+                continue
+        one = getattr(one, "wrapped_pg", one)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+        if _native.is_kolo(one):
+            found.append(one)
+    return found
+
+
+def _group_map():
+    world = getattr(distributed_c10d, "_world", None)
+    return world.pg_map if hasattr(world, "pg_map") else distributed_c10d._pg_map
+
+
+def _destroys(destroy):
+    @functools.wraps(destroy)
+    def destroy_process_group(group=None):
+        is_all = group is None or group == dist.group.WORLD
+        found = backends(None if is_all else group) if dist.is_initialized() else []
+        destroy(group)
+        for backend in found:
+            _native.shutdown(backend)
+
+    return destroy_process_group
+
+
+# PyTorch tells a backend nothing of destroy_process_group(), and threads that wait keep it alive.
+if not getattr(dist.destroy_process_group, "__wrapped__", None):
+    dist.destroy_process_group = distributed_c10d.destroy_process_group = _destroys(distributed_c10d.destroy_process_group)
+
+
+def leave():
+    _native.shutdown_all(getattr(sys, "last_type", None) is None)
+
+
+atexit.register(leave)
