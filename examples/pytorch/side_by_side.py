@@ -10,6 +10,7 @@ fraction: over two ranks they are the same bits, over more the order of sums dif
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,8 +22,10 @@ TEED = ["-r", "1", "-t", "1"]  # without these, PyTorch 1.13's torchrun fails in
 
 
 def run(backend, options, path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # one that is free
     command = [sys.executable, "-B", "-m", "torch.distributed.run", *(TEED if torch.__version__.startswith("1.") else []),
-               "--nproc_per_node", str(options.ranks), "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", options.program,
+               "--nproc_per_node", str(options.ranks), "--master_addr", "127.0.0.1", "--master_port", str(port), options.program,
                "--backend", backend, "--json", path, *options.arguments]
     print(f"{backend}:", flush=True)
     status = subprocess.run(command, env={"OMP_NUM_THREADS": "1", **os.environ}).returncode
