@@ -1,7 +1,6 @@
 #include "call.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -60,23 +59,16 @@ BorrowedConstBuffer Call::input(const at::Tensor& tensor) {
   return ConstBuffer(buffer_of(held_.back()));
 }
 
-BorrowedConstBuffer Call::input(const Tensors& tensors) {
-  if (tensors.size() == 1) return input(tensors.front());
-  Buffer flat = buffer_of(tensors.empty() ? at::empty({0}) : flattened(tensors, true));
-  return ConstBuffer(flat);
+std::vector<ConstBuffer> Call::inputs(const Tensors& tensors) {
+  std::vector<ConstBuffer> buffers;
+  for (const at::Tensor& tensor : tensors) buffers.push_back(input(tensor));
+  return buffers;
 }
 
-Buffer Call::output(const at::Tensor& tensor) {
-  return written(tensor, false);
-}
-Buffer Call::output(const Tensors& tensors) {
-  return written(tensors, false);
-}
-Buffer Call::in_out(const at::Tensor& tensor) {
-  return written(tensor, true);
-}
-Buffer Call::in_out(const Tensors& tensors) {
-  return written(tensors, true);
+std::vector<Buffer> Call::outputs(const Tensors& tensors) {
+  std::vector<Buffer> buffers;
+  for (const at::Tensor& tensor : tensors) buffers.push_back(output(tensor));
+  return buffers;
 }
 
 Buffer Call::written(const at::Tensor& tensor, bool reads) {
@@ -92,50 +84,6 @@ Buffer Call::written(const at::Tensor& tensor, bool reads) {
   return buffer_of(held_.back());
 }
 
-Buffer Call::written(const Tensors& tensors, bool reads) {
-  if (tensors.size() == 1) return written(tensors.front(), reads);
-  const at::Tensor flat = flattened(tensors, reads);
-  results_.insert(results_.end(), tensors.begin(), tensors.end());
-  at_end([tensors, flat] {
-    const auto* from = static_cast<const char*>(flat.data_ptr());
-    for (const at::Tensor& tensor : tensors) {
-      const bool plain = is_plain(tensor);
-      const at::AutoDispatchBelowADInplaceOrView guard;
-      const at::Tensor memory = plain ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous);
-      std::memcpy(memory.data_ptr(), from, memory.nbytes());
-      from += memory.nbytes();
-      if (!plain) assign(tensor, memory);
-    }
-  });
-  return buffer_of(flat);
-}
-
-/// Memory for all tensors, one after another.
-at::Tensor Call::flattened(const Tensors& tensors, bool reads) {
-  std::int64_t count = 0;
-  for (const at::Tensor& tensor : tensors) {
-    check(tensor);
-    if (tensor.scalar_type() != tensors.front().scalar_type())
-      throw std::invalid_argument(std::string(name_) + ": tensors of a list are of different types");
-    count += tensor.numel();
-  }
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  const at::Tensor flat =
-      tensors.front().is_quantized()
-          ? at::empty({count * static_cast<std::int64_t>(tensors.front().element_size())}, at::kByte)
-          : at::empty({count}, tensors.front().options());
-  if (reads) {
-    auto* to = static_cast<char*>(flat.data_ptr());
-    for (const at::Tensor& tensor : tensors) {
-      const at::Tensor memory = in_order(tensor);
-      if (memory.nbytes() > 0) std::memcpy(to, memory.data_ptr(), memory.nbytes());
-      to += memory.nbytes();
-    }
-  }
-  held_.push_back(flat);
-  return flat;
-}
-
 Buffer Call::in_out_divided(const at::Tensor& tensor, int divisor) {
   check(tensor);
   results_.push_back(tensor);
@@ -149,17 +97,13 @@ Buffer Call::in_out_divided(const at::Tensor& tensor, int divisor) {
   return buffer_of(sum);
 }
 
-std::vector<std::uint64_t> Call::counts(const Tensors& parts, int size) const {
-  if (std::ssize(parts) != size) {
-    throw std::invalid_argument(std::string(name_) + ": a list of " + std::to_string(parts.size()) +
-                                " tensors for " + std::to_string(size) + " ranks");
-  }
-  std::vector<std::uint64_t> counts;
-  for (const at::Tensor& part : parts) {
-    check(part);
-    counts.push_back(buffer_of(part).count);
-  }
-  return counts;
+void Call::add_all(const std::shared_ptr<Call>& other) {
+  works_.append(other->works_.begin(), other->works_.end());
+  results_.insert(results_.end(), other->results_.begin(), other->results_.end());
+  at_end([other] {
+    other->settle();
+    if (other->error_ != nullptr) std::rethrow_exception(other->error_);
+  });
 }
 
 bool Call::done() {
@@ -260,6 +204,11 @@ void Call::finish_alone(const std::shared_ptr<Call>& call) noexcept {
   } catch (...) {
     new std::shared_ptr<Call>(call);  // kolo may still write its memory
   }
+}
+
+void Call::abandon(const std::shared_ptr<Call>& call) noexcept {
+  call->steps_.clear();
+  finish_alone(call);
 }
 
 Work::Work(int rank, c10d::OpType type, std::shared_ptr<Call> call)

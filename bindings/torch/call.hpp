@@ -29,26 +29,24 @@ class Call {
   Call(const char* name, std::shared_ptr<const std::atomic<bool>> closed)
       : name_(name), closed_(std::move(closed)) {}
 
-  /// The elements of a tensor, or of tensors one after another.
+  /// The elements of a tensor.
   BorrowedConstBuffer input(const at::Tensor& tensor);
-  BorrowedConstBuffer input(const Tensors& tensors);
+  std::vector<ConstBuffer> inputs(const Tensors& tensors);
   /// Memory for the results. They are part of result().
-  Buffer output(const at::Tensor& tensor);
-  Buffer output(const Tensors& tensors);
+  Buffer output(const at::Tensor& tensor) { return written(tensor, false); }
+  std::vector<Buffer> outputs(const Tensors& tensors);
   /// As output(), and holds the tensor's elements.
-  Buffer in_out(const at::Tensor& tensor);
-  Buffer in_out(const Tensors& tensors);
+  Buffer in_out(const at::Tensor& tensor) { return written(tensor, true); }
   /// As in_out(), but of int64: `tensor` gets the sum there divided by `divisor`, rounded towards zero.
   Buffer in_out_divided(const at::Tensor& tensor, int divisor);
-  /// The elements of the tensor of each of `size` ranks.
-  std::vector<std::uint64_t> counts(const Tensors& parts, int size) const;
   /// Runs `step` when all Works are done without an error.
   void at_end(std::function<void()> step) { steps_.push_back(std::move(step)); }
 
   /// From here on the call has begun.
   void add(kolo::Work work) { works_.push_back(std::move(work)); }
-  /// The Works of a call that this one waits for.
-  void add_all(const Call& other) { works_.append(other.works_.begin(), other.works_.end()); }
+  void add(const std::vector<kolo::Work>& works) { works_.append(works.begin(), works.end()); }
+  /// This call ends after the other one, which has begun, and with its error.
+  void add_all(const std::shared_ptr<Call>& other);
 
   /// Whether the results are in place, or the call has failed. Puts them there if they have come. Never
   /// blocks.
@@ -72,6 +70,8 @@ class Call {
 
   /// Keeps the call until it is done. Results come into place then.
   static void finish_alone(const std::shared_ptr<Call>& call) noexcept;
+  /// The call could not begin, or only a part of it: it keeps the memory of that part, and has no result.
+  static void abandon(const std::shared_ptr<Call>& call) noexcept;
   /// Calls `callback` on a thread of kolo's when the call is done.
   static void then(const std::shared_ptr<Call>& call, std::function<void()> callback);
 
@@ -81,8 +81,6 @@ class Call {
  private:
   void check(const at::Tensor& tensor) const;
   Buffer written(const at::Tensor& tensor, bool reads);
-  Buffer written(const Tensors& tensors, bool reads);
-  at::Tensor flattened(const Tensors& tensors, bool reads);
   bool wait_for_works(std::chrono::nanoseconds timeout) noexcept;
   void put_in_place();
 

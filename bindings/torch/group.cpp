@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "interrupt.hpp"
+#include "kolo/call_batch.hpp"
 #include "store.hpp"
 #include "tensors.hpp"
 
@@ -45,13 +46,13 @@ const T& only(const std::vector<T>& list, const char* call) {
   return list.front();
 }
 
-/// The elements that belong to each split of the first dimension; none for equal parts.
+/// The elements that belong to each split of the first dimension; without splits, equal parts.
 std::vector<std::uint64_t> counts_of(const Group::Splits& splits, const at::Tensor& tensor, int size) {
-  if (splits.empty()) return {};
+  const auto all = buffer_of(tensor).count, ranks = static_cast<std::uint64_t>(size);
+  if (splits.empty() && all % ranks == 0) return std::vector(ranks, all / ranks);
   if (std::ssize(splits) != size || tensor.dim() == 0)
     throw std::invalid_argument("all_to_all_single: there must be one split of the first dimension a rank");
-  const auto row =
-      tensor.size(0) > 0 ? buffer_of(tensor).count / static_cast<std::uint64_t>(tensor.size(0)) : 0;
+  const auto row = tensor.size(0) > 0 ? all / static_cast<std::uint64_t>(tensor.size(0)) : 0;
   std::int64_t rows = 0;
   std::vector<std::uint64_t> counts;
   for (const std::int64_t split : splits) {
@@ -130,10 +131,10 @@ Group::Started Group::start(c10d::OpType type, const std::shared_ptr<Call>& call
     Communicator communicator = this->communicator();
     call->add(begin(communicator));
   } catch (const InvalidArgumentError& error) {
-    Call::finish_alone(call);                   // the part of it that has begun
+    Call::abandon(call);
     throw std::invalid_argument(error.what());  // a ValueError in Python
   } catch (...) {
-    Call::finish_alone(call);
+    Call::abandon(call);
     throw;
   }
   {
@@ -141,6 +142,7 @@ Group::Started Group::start(c10d::OpType type, const std::shared_ptr<Call>& call
     if (!call->is_message) ++sequence_;
     if (pending_.size() >= sweep_at_) sweep();
     pending_.push_back(call);
+    if (coalesced_ != nullptr) coalesced_->add_all(call);
   }
   return c10::make_intrusive<Work>(rank_, type, call);
 }
@@ -225,16 +227,6 @@ Group::Started Group::allreduce(Tensors& data, const c10d::AllreduceOptions& opt
   });
 }
 
-Group::Started Group::allreduce_coalesced(Tensors& data, const c10d::AllreduceCoalescedOptions& options) {
-  if (data.empty()) throw std::invalid_argument("all_reduce_coalesced: there are no tensors");
-  const auto call = make_call("all_reduce_coalesced");
-  const Buffer buffer = call->in_out(data);
-  return start(c10d::OpType::ALLREDUCE_COALESCED, call, [&](Communicator& communicator) {
-    return communicator.all_reduce_async(buffer, reduction_of(options.reduceOp, data.front()),
-                                         options_of(options));
-  });
-}
-
 Group::Started Group::reduce(Tensors& data, const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = only(data, "reduce");
   const auto call = make_call("reduce");
@@ -255,12 +247,10 @@ Group::Started Group::reduce(Tensors& data, const c10d::ReduceOptions& options) 
 
 Group::Started Group::allgather(Lists& out, Tensors& in, const c10d::AllgatherOptions& options) {
   const auto call = make_call("all_gather");
-  const Tensors& parts = only(out, "all_gather");
-  const auto counts = call->counts(parts, size_);
   const auto from = call->input(only(in, "all_gather"));
-  const Buffer to = call->output(parts);
+  const auto to = call->outputs(only(out, "all_gather"));
   return start(c10d::OpType::ALLGATHER, call, [&](Communicator& communicator) {
-    return communicator.all_gather_async(from, to, counts, options_of(options));
+    return communicator.all_gather_async(from, to, options_of(options));
   });
 }
 
@@ -274,29 +264,34 @@ Group::Started Group::_allgather_base(at::Tensor& out, at::Tensor& in,
   });
 }
 
-/// out[r] holds rank r's tensors: one call, in which the tensors of a rank are one part.
+/// out[r] holds rank r's tensors: one call for each of them.
 Group::Started Group::allgather_coalesced(Lists& out, Tensors& in, const c10d::AllgatherOptions& options) {
   const auto call = make_call("all_gather_coalesced");
+  std::vector<Tensors> parts(in.size());
+  for (const Tensors& list : out) {
+    bool fits = list.size() == in.size();
+    for (std::size_t i = 0; fits && i < in.size(); ++i) {
+      fits = list[i].numel() == in[i].numel() && list[i].scalar_type() == in[i].scalar_type();
+      parts[i].push_back(list[i]);
+    }
+    if (!fits) throw std::invalid_argument("all_gather_coalesced: a rank's outputs are not like the inputs");
+  }
   if (std::ssize(out) != size_ || in.empty())
-    throw std::invalid_argument(
-        "all_gather_coalesced: there must be tensors, and a list of them for each rank");
-  Tensors all;
-  for (const Tensors& list : out) all.insert(all.end(), list.begin(), list.end());
-  const auto from = call->input(in);
-  const Buffer to = call->output(all);
+    throw std::invalid_argument("all_gather_coalesced: there must be tensors, and outputs for each rank");
   return start(c10d::OpType::ALLGATHER_COALESCED, call, [&](Communicator& communicator) {
-    return communicator.all_gather_async(from, to, {}, options_of(options));
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const auto from = call->input(in[i]);
+      call->add(communicator.all_gather_async(from, call->outputs(parts[i]), options_of(options)));
+    }
+    return std::vector<kolo::Work>();
   });
 }
 
 Group::Started Group::gather(Lists& out, Tensors& in, const c10d::GatherOptions& options) {
   const auto call = make_call("gather");
   const auto from = call->input(only(in, "gather"));
-  Buffer to;
-  if (rank_ == options.rootRank) {
-    call->counts(only(out, "gather"), size_);
-    to = call->output(out.front());
-  }
+  std::vector<Buffer> to;
+  if (rank_ == options.rootRank) to = call->outputs(only(out, "gather"));
   return start(c10d::OpType::GATHER, call, [&](Communicator& communicator) {
     return communicator.gather_async(from, to, static_cast<int>(options.rootRank), {}, options_of(options));
   });
@@ -305,11 +300,8 @@ Group::Started Group::gather(Lists& out, Tensors& in, const c10d::GatherOptions&
 Group::Started Group::scatter(Tensors& out, Lists& in, const c10d::ScatterOptions& options) {
   const auto call = make_call("scatter");
   const Buffer to = call->output(only(out, "scatter"));
-  BorrowedConstBuffer from;
-  if (rank_ == options.rootRank) {
-    call->counts(only(in, "scatter"), size_);
-    from = call->input(in.front());
-  }
+  std::vector<ConstBuffer> from;
+  if (rank_ == options.rootRank) from = call->inputs(only(in, "scatter"));
   return start(c10d::OpType::SCATTER, call, [&](Communicator& communicator) {
     return communicator.scatter_async(from, to, static_cast<int>(options.rootRank), {}, options_of(options));
   });
@@ -319,15 +311,14 @@ Group::Started Group::reduce_scatter(Tensors& out, Lists& in, const c10d::Reduce
   const auto call = make_call("reduce_scatter");
   const at::Tensor& tensor = only(out, "reduce_scatter");
   Tensors parts = only(in, "reduce_scatter");
-  const auto counts = call->counts(parts, size_);
   const bool divides = averages_integers(options.reduceOp, tensor);
   if (divides) {
     for (at::Tensor& part : parts) part = part.to(at::kLong);
   }
   const Buffer to = divides ? call->in_out_divided(tensor, size_) : call->output(tensor);
-  const auto from = call->input(parts);
+  const auto from = call->inputs(parts);
   return start(c10d::OpType::REDUCE_SCATTER, call, [&](Communicator& communicator) {
-    return communicator.reduce_scatter_async(from, to, reduction_of(options.reduceOp, tensor), counts,
+    return communicator.reduce_scatter_async(from, to, reduction_of(options.reduceOp, tensor),
                                              options_of(options));
   });
 }
@@ -347,8 +338,10 @@ Group::Started Group::_reduce_scatter_base(at::Tensor& out, at::Tensor& in,
 Group::Started Group::alltoall_base(at::Tensor& out, at::Tensor& in, Splits& out_splits, Splits& in_splits,
                                     const c10d::AllToAllOptions& options) {
   const auto call = make_call("all_to_all_single");
-  const auto send_counts = counts_of(in_splits, in, size_);
-  const auto recv_counts = counts_of(out_splits, out, size_);
+  const bool has_splits = !in_splits.empty() || !out_splits.empty();
+  using Numbers = std::vector<std::uint64_t>;
+  const auto send_counts = has_splits ? counts_of(in_splits, in, size_) : Numbers();
+  const auto recv_counts = has_splits ? counts_of(out_splits, out, size_) : Numbers();
   const auto from = call->input(in);
   const Buffer to = call->output(out);
   return start(c10d::OpType::ALLTOALL_BASE, call, [&](Communicator& communicator) {
@@ -358,12 +351,10 @@ Group::Started Group::alltoall_base(at::Tensor& out, at::Tensor& in, Splits& out
 
 Group::Started Group::alltoall(Tensors& out, Tensors& in, const c10d::AllToAllOptions& options) {
   const auto call = make_call("all_to_all");
-  const auto send_counts = call->counts(in, size_);
-  const auto recv_counts = call->counts(out, size_);
-  const auto from = call->input(in);
-  const Buffer to = call->output(out);
+  const auto from = call->inputs(in);
+  const auto to = call->outputs(out);
   return start(c10d::OpType::ALLTOALL, call, [&](Communicator& communicator) {
-    return communicator.all_to_all_async(from, to, send_counts, recv_counts, options_of(options));
+    return communicator.all_to_all_async(from, to, options_of(options));
   });
 }
 
@@ -400,8 +391,7 @@ Group::Started Group::barrier(const c10d::BarrierOptions& options) {
     for (const auto& entry : pending_) {
       const auto earlier = entry.lock();
       if (earlier == nullptr || earlier->is_message) continue;
-      call->add_all(*earlier);
-      call->at_end([earlier] { earlier->settle(); });
+      call->add_all(earlier);
     }
   }
   return start(c10d::OpType::BARRIER, call,
@@ -412,35 +402,60 @@ void Group::monitoredBarrier(const c10d::BarrierOptions& options, bool /*waits_f
   barrier(options)->wait();  // the error names the ranks that have not come
 }
 
-/// One Work for a call for each pair of tensors.
-template <typename Begin>
-Group::Started Group::together(c10d::OpType type, const Tensors& out, const Tensors& in, const Begin& begin) {
+/// A batch of one call for each pair of tensors. It checks all of them before the first starts.
+template <typename Add>
+Group::Started Group::together(c10d::OpType type, const char* name, const Tensors& out, const Tensors& in,
+                               const Add& add) {
   if (in.empty() || in.size() != out.size())
-    throw std::invalid_argument("a coalesced call takes as many outputs as inputs, and at least one");
-  const auto call = make_call("a coalesced call");
+    throw std::invalid_argument(std::string(name) +
+                                ": there must be as many outputs as inputs, and at least one");
+  const auto call = make_call(name);
   return start(type, call, [&](Communicator& communicator) {
-    for (std::size_t i = 0; i + 1 < in.size(); ++i) call->add(begin(*call, communicator, i));
-    return begin(*call, communicator, in.size() - 1);
+    CallBatch batch(communicator);
+    for (std::size_t i = 0; i < in.size(); ++i) add(batch, *call, out[i], in[i]);
+    return batch.start();
   });
+}
+
+Group::Started Group::allreduce_coalesced(Tensors& data, const c10d::AllreduceCoalescedOptions& options) {
+  return together(c10d::OpType::ALLREDUCE_COALESCED, "all_reduce_coalesced", data, data,
+                  [&](CallBatch& batch, Call& call, const at::Tensor& tensor, const at::Tensor&) {
+                    const bool divides = averages_integers(options.reduceOp, tensor);
+                    batch.all_reduce(divides ? call.in_out_divided(tensor, size_) : call.in_out(tensor),
+                                     reduction_of(options.reduceOp, tensor), options_of(options));
+                  });
 }
 
 Group::Started Group::allgather_into_tensor_coalesced(Tensors& out, Tensors& in,
                                                       const c10d::AllgatherOptions& options) {
-  return together(c10d::OpType::ALLGATHER_COALESCED, out, in,
-                  [&](Call& call, Communicator& communicator, std::size_t i) {
-                    const auto from = call.input(in[i]);
-                    return communicator.all_gather_async(from, call.output(out[i]), {}, options_of(options));
+  return together(c10d::OpType::ALLGATHER_COALESCED, "all_gather_into_tensor_coalesced", out, in,
+                  [&](CallBatch& batch, Call& call, const at::Tensor& whole, const at::Tensor& part) {
+                    const auto from = call.input(part);
+                    batch.all_gather(from, call.output(whole), {}, options_of(options));
                   });
 }
 
 Group::Started Group::reduce_scatter_tensor_coalesced(Tensors& out, Tensors& in,
                                                       const c10d::ReduceScatterOptions& options) {
-  return together(
-      c10d::OpType::REDUCE_SCATTER, out, in, [&](Call& call, Communicator& communicator, std::size_t i) {
-        const auto from = call.input(in[i]);
-        return communicator.reduce_scatter_async(
-            from, call.output(out[i]), reduction_of(options.reduceOp, out[i]), {}, options_of(options));
-      });
+  return together(c10d::OpType::REDUCE_SCATTER, "reduce_scatter_tensor_coalesced", out, in,
+                  [&](CallBatch& batch, Call& call, const at::Tensor& part, const at::Tensor& whole) {
+                    const bool divides = averages_integers(options.reduceOp, part);
+                    const auto from = call.input(divides ? whole.to(at::kLong) : whole);
+                    batch.reduce_scatter(from, divides ? call.in_out_divided(part, size_) : call.output(part),
+                                         reduction_of(options.reduceOp, part), {}, options_of(options));
+                  });
+}
+
+void Group::startCoalescing() {
+  const std::lock_guard lock(mutex_);
+  coalesced_ = make_call("coalesced calls");
+  coalesced_->is_message = true;  // a barrier waits for each of them, as far as it does
+}
+
+Group::Started Group::endCoalescing() {
+  const std::lock_guard lock(mutex_);
+  if (coalesced_ == nullptr) throw std::runtime_error("kolo: coalescing has not begun on this group");
+  return c10::make_intrusive<Work>(rank_, c10d::OpType::UNKNOWN, std::exchange(coalesced_, nullptr));
 }
 
 }  // namespace kolo::pytorch

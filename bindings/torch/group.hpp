@@ -58,6 +58,10 @@ class Group final : public Base {
   Started allgather_into_tensor_coalesced(Tensors& out, Tensors& in, const c10d::AllgatherOptions& options);
   Started reduce_scatter_tensor_coalesced(Tensors& out, Tensors& in,
                                           const c10d::ReduceScatterOptions& options);
+  bool supportsCoalescing() const { return true; }
+  /// The calls until endCoalescing() have one Work more, which it returns.
+  void startCoalescing();
+  Started endCoalescing();
   void setTimeout(Timeout timeout);
   /// Ends the calls of all ranks, those that other threads wait for too.
   void abort();
@@ -79,8 +83,9 @@ class Group final : public Base {
 
   template <typename Begin>
   Started start(c10d::OpType type, const std::shared_ptr<Call>& call, const Begin& begin);
-  template <typename Begin>
-  Started together(c10d::OpType type, const Tensors& out, const Tensors& in, const Begin& begin);
+  template <typename Add>
+  Started together(c10d::OpType type, const char* name, const Tensors& out, const Tensors& in,
+                   const Add& add);
   void warn_of_key() const;
   Communicator communicator() const;
   void sweep();
@@ -91,10 +96,11 @@ class Group final : public Base {
 
   const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
   mutable std::mutex mutex_;
-  Communicator communicator_;   // without a group after shutdown()
-  Pending pending_;             // calls that may not be done
-  std::size_t sweep_at_ = 64;   // length at which calls that are done leave pending_
-  std::uint64_t sequence_ = 0;  // collectives begun
+  Communicator communicator_;        // without a group after shutdown()
+  Pending pending_;                  // calls that may not be done
+  std::shared_ptr<Call> coalesced_;  // between startCoalescing() and endCoalescing(): ends after all calls
+  std::size_t sweep_at_ = 64;        // length at which calls that are done leave pending_
+  std::uint64_t sequence_ = 0;       // collectives begun
 #if TORCH_VERSION_MAJOR >= 2
   const c10::intrusive_ptr<Base::Options> options_;
 #endif

@@ -31,17 +31,18 @@ class Ranks:
     """
 
     def __init__(self, size, function, *arguments, backend="kolo", timeout=20, init_method=None, starts=None):
-        # Served here, at a port that is free.
-        self.store = None if init_method else serve_store()
-        where = init_method or self.store.port
         self.pipes, self.processes = [], []
         for rank in starts if starts is not None else range(size):
             ours, theirs = _context.Pipe()
-            process = _context.Process(target=_rank, args=(theirs, rank, size, function, arguments, backend, timeout, where))
+            process = _context.Process(target=_rank, args=(theirs, rank, size, function, arguments, backend, timeout))
             process.start()
             theirs.close()
             self.pipes.append(ours)
             self.processes.append(process)
+        # Served here, at a port that is free. After the forks: a fork may come while the server's thread holds a lock.
+        self.store = None if init_method else serve_store()
+        for pipe in self.pipes:
+            pipe.send(init_method or self.store.port)
 
     def join(self):
         end = time.monotonic() + PATIENCE
@@ -68,8 +69,9 @@ class Failed(str):
     """How a rank has failed: the traceback of its exception."""
 
 
-def _rank(pipe, rank, size, function, arguments, backend, timeout, where):
+def _rank(pipe, rank, size, function, arguments, backend, timeout):
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    where = pipe.recv()
     try:
         if backend is not None:
             timeout = datetime.timedelta(seconds=timeout)

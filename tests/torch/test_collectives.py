@@ -195,11 +195,6 @@ def messages(rank, size):
         assert tensor[0] == came[-1]
     else:
         dist.send(torch.full((2,), float(rank)), 0, tag=9)
-    out = torch.zeros(1)
-    operations = [dist.P2POp(dist.isend, torch.ones(1) * rank, (rank + 1) % size), dist.P2POp(dist.irecv, out, (rank - 1) % size)]
-    for request in dist.batch_isend_irecv(operations):
-        request.wait()
-    assert out == (rank - 1) % size
     own = torch.zeros(3)
     group = dist.group.WORLD
     request = group.recv([own], rank, 5)
@@ -228,22 +223,6 @@ def factors(rank, size):
 
 def test_premultiplied_sums():
     run(2, factors)
-
-
-def coalesced(rank, size):
-    tensors = [data(rank, shape, torch.float32, 1) for shape in SHAPES]
-    dist.all_reduce_coalesced(tensors)
-    for shape, tensor in zip(SHAPES, tensors):
-        check(tensor, reduced(ReduceOp.SUM, [data(r, shape, torch.float32, 1) for r in range(size)]), "all_reduce_coalesced")
-    out = [[blank(shape, torch.int64, 0) for shape in SHAPES] for _ in range(size)]
-    dist.all_gather_coalesced(out, [laid_out(data(rank, shape, torch.int64, 2), 1) for shape in SHAPES])
-    for r in range(size):
-        for shape, tensor in zip(SHAPES, out[r]):
-            check(tensor, data(r, shape, torch.int64, 2), "all_gather_coalesced")
-
-
-def test_coalesced_calls():
-    run(2, coalesced)
 
 
 def quantized(rank, size):

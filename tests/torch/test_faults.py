@@ -76,7 +76,6 @@ def wrong(rank, size):
                  lambda: dist.reduce_scatter(torch.ones(3), [torch.ones(3)] * (size + 1)),
                  lambda: dist.all_gather_into_tensor(torch.ones(3), torch.ones(3)),
                  lambda: dist.all_reduce(torch.ones(3), dist.ReduceOp.BAND),
-                 lambda: dist.all_reduce_coalesced([torch.ones(3), torch.ones(3, dtype=torch.int64)]),
                  lambda: dist.send(torch.ones(3), (rank + 1) % size, tag=-1)):
         with pytest.raises((ValueError, RuntimeError)):
             call()
