@@ -119,6 +119,14 @@ Group::~Group() {
   shutdown();
 }
 
+bool Group::shares_host() const {
+  const Communicator communicator = this->communicator();
+  for (int peer = 0; peer < size_; ++peer) {
+    if (communicator.transport_to(peer) == "shm") return true;
+  }
+  return false;
+}
+
 Communicator Group::communicator() const {
   const std::lock_guard lock(mutex_);
   if (!communicator_.valid()) throw std::runtime_error("kolo: this process group was destroyed");

@@ -65,6 +65,8 @@ class Group final : public Base {
   void setTimeout(Timeout timeout);
   /// Ends the calls of all ranks, those that other threads wait for too.
   void abort();
+  /// Whether this rank shares a host's memory with another rank.
+  bool shares_host() const;
   /// Ends this rank's calls, after its sends have reached their peers, for at most `patience`. Later calls
   /// throw. Python's lock must not be held.
   void shutdown(Timeout patience);

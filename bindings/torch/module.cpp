@@ -7,6 +7,8 @@
 
 #include "group.hpp"
 #include "interrupt.hpp"
+#include "kolo/memory.hpp"
+#include "memory.hpp"
 
 namespace kolo::pytorch {
 
@@ -46,5 +48,11 @@ PYBIND11_MODULE(_native, module) {
   module.def("shutdown", [](Base& base) { group_of(base).shutdown(); });
   module.def("set_timeout",
              [](Base& base, std::chrono::milliseconds timeout) { group_of(base).setTimeout(timeout); });
+  module.def("shares_host", [](Base& base) { return group_of(base).shares_host(); });
+  module.def("share_in_this_thread", &share_in_this_thread);
+  module.def("share_in_all_threads", &share_in_all_threads);
+  module.def("is_shared", [](const at::Tensor& tensor) {
+    return kolo::is_shared(tensor.storage().data(), tensor.storage().nbytes());
+  });
   module.def("shutdown_all", &Group::shutdown_all);
 }

@@ -9,8 +9,8 @@ namespace kolo {
 /// Allocates blocks of shared memory. As with SharedMemory, the ranks of one host sum them in place, but many
 /// blocks share one descriptor: the system's limits on open files and on mappings do not matter. Regions are
 /// added when needed and returned to the system when they are empty again, except one. Thread-safe. A process
-/// that fork() makes gets regions of its own when it first allocates; blocks from before the fork are not
-/// copied, but shared with its parent.
+/// that fork() makes gets regions of its own when it first allocates. Its writes to blocks from before the
+/// fork do not reach its parent; a page that it has not written shows what the parent writes there.
 class SharedArena {
  public:
   /// Address space that is taken from the system at a time, unless the constructor is told otherwise.

@@ -92,6 +92,11 @@ void Region::detach() const {
   }
 }
 
+void Region::leave_to_parent() const {
+  if (detached_.exchange(true)) return;  // the pages are private copies already
+  ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd_.get(), 0);
+}
+
 Status Region::commit(std::size_t offset, std::size_t bytes) const {
   const std::size_t begin = offset / kHugePage * kHugePage;
   const std::size_t end = std::min(bytes_, round_up(offset + bytes, kHugePage));
@@ -162,8 +167,14 @@ Regions& Regions::instance() {
   static auto* const instance = [] {
     // Otherwise a forked child could inherit the lock from a thread that does not exist in the child, held
     // for ever.
-    const auto unlock = [] { Regions::instance().mutex_.unlock(); };
-    ::pthread_atfork([] { Regions::instance().mutex_.lock(); }, unlock, unlock);
+    const auto private_in_child = [] {
+      for (const auto& [address, region] : Regions::instance().by_address_) {
+        if (const auto live = region.lock()) live->leave_to_parent();
+      }
+      Regions::instance().mutex_.unlock();
+    };
+    ::pthread_atfork([] { Regions::instance().mutex_.lock(); }, [] { Regions::instance().mutex_.unlock(); },
+                     private_in_child);
     return new Regions;  // never destroyed: static objects may hold shared memory
   }();
   return *instance;

@@ -40,6 +40,8 @@ class Region {
 
   /// Replaces the pages by private copies, for good. Other threads may use the memory meanwhile.
   void detach() const;
+  /// In a forked child: what it writes is its own from here on, and not its parent's.
+  void leave_to_parent() const;
   bool detached() const { return detached_.load(std::memory_order_acquire); }
 
  private:

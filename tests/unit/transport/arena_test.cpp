@@ -237,6 +237,7 @@ TEST(SharedArena, AForkedChildTakesNothingOfItsParents) {
   EXPECT_TRUE(in_child([&] {
     const Block own = arena.allocate(1000);
     std::memset(own.get(), 2, 1000);
+    kept[999] = std::byte{2};
     kept.reset();  // the child's copy
     return arena.usage().blocks == 1;
   }));

@@ -7,10 +7,10 @@
 
 namespace kolo {
 
-/// Ordinary dense CPU tensors whose memory comes from SharedArena::instance(), which a fork() shares instead
-/// of copying; what at::empty and at::empty_like make otherwise, with uninitialized values. Both throw
-/// InvalidArgumentError for what is not dense or not on the CPU, and SystemError when memory or descriptors
-/// run out.
+/// Ordinary dense CPU tensors whose memory comes from SharedArena::instance(): a forked child sees what its
+/// parent writes there after the fork, until it writes itself; what at::empty and at::empty_like make
+/// otherwise, with uninitialized values. Both throw InvalidArgumentError for what is not dense or not on the
+/// CPU, and SystemError when memory or descriptors run out.
 at::Tensor shared_empty(at::IntArrayRef sizes, const at::TensorOptions& options = {});
 at::Tensor shared_like(const at::Tensor& tensor);
 
