@@ -120,7 +120,7 @@ AddressExchange::AddressExchange(std::shared_ptr<Store> store, int rank, int siz
       deadline_(Deadline::after(timeout)) {}
 
 std::string AddressExchange::not_come(const std::string& who) const {
-  return fmt::format("{} did not come within {:.3g} s (meeting at {})", who, to_seconds(timeout_),
+  return fmt::format("{} did not come: timed out after {:.3g} s (meeting at {})", who, to_seconds(timeout_),
                      store_->describe());
 }
 

@@ -218,7 +218,7 @@ Status TlsStream::fail(int result, const char* doing) {
   const int error = ::SSL_get_error(ssl_, result);
   if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return {};
   if (error == SSL_ERROR_ZERO_RETURN) {
-    failed_ = Status(Code::peer_lost, "connection closed by the peer");
+    failed_ = Status(Code::peer_lost, "Connection closed by peer");
   } else {
     std::string why = openssl_error();
     const long verified = ::SSL_get_verify_result(ssl_);

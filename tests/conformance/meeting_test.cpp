@@ -53,7 +53,7 @@ TEST(Meeting, OthersLearnWhomRankZeroHasWaitedForBeforeItTakesTheStoreAway) {
                             },
                             [&] { (void)Communicator::create(store(), 1, 3, {.timeout = 50s}); }});
   for (const std::string& error : errors)
-    EXPECT_NE(error.find("rank 2 of 3 did not come within 2 s"), std::string::npos) << error;
+    EXPECT_NE(error.find("rank 2 of 3 did not come: timed out after 2 s"), std::string::npos) << error;
 }
 
 /// All ranks soon get this error.
@@ -111,7 +111,7 @@ TEST(Meeting, WhoGivesUpEarlyIsNotWaitedFor) {
                      std::this_thread::sleep_for(5s);
                      (void)Communicator::create(store, 2, 3, {.timeout = 50s});
                    }},
-                  "rank 2 of 3 did not come within 1 s");
+                  "rank 2 of 3 did not come: timed out after 1 s");
 }
 
 TEST(Meeting, AStoreServesOneGroupAfterAnother) {

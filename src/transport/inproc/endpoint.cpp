@@ -7,7 +7,7 @@ namespace kolo::transport::inproc {
 namespace {
 
 Status peer_gone() {
-  return Status(Code::peer_lost, "connection closed by the peer");
+  return Status(Code::peer_lost, "Connection closed by peer");
 }
 
 }  // namespace

@@ -40,10 +40,10 @@ std::size_t bytes_of(std::span<const iovec> parts) {
 }
 
 Status process_ended() {
-  return Status(Code::peer_lost, "connection closed by the peer: its process has ended");
+  return Status(Code::peer_lost, "Connection closed by peer: its process has ended");
 }
 Status closed() {
-  return Status(Code::peer_lost, "connection closed by the peer");
+  return Status(Code::peer_lost, "Connection closed by peer");
 }
 Status damaged() {
   return Status(Code::system, "the peer has damaged the shared ring");

@@ -113,21 +113,21 @@ Status TcpEndpoint::lose(int error) {
   switch (error) {
     case 0:
     case EPIPE:
-      lost_ = Status(Code::peer_lost, "connection closed by the peer");
+      lost_ = Status(Code::peer_lost, "Connection closed by peer");
       break;
     case ECONNRESET:
-      lost_ = Status(Code::peer_lost, "connection reset by the peer");
+      lost_ = Status(Code::peer_lost, "Read error: connection reset by peer");
       break;
     case ETIMEDOUT:
     case EHOSTUNREACH:
     case ENETUNREACH:
     case EHOSTDOWN:
     case ENETDOWN:
-      lost_ =
-          Status(Code::peer_lost, std::string("the peer's host does not answer: ") + std::strerror(error));
+      lost_ = Status(Code::peer_lost,
+                     std::string("Read error: the peer's host does not answer: ") + std::strerror(error));
       break;
     default:
-      lost_ = Status::from_errno("socket", error);
+      lost_ = Status::from_errno("Read error", error);
   }
   return lost_;
 }

@@ -111,7 +111,7 @@ TEST(FirstBytes, AreReadBehindTheEndOfThePeer) {
         error = left.read({&byte, 1}).status();
       }
       if (!polls) error = error_of_read(left);
-      EXPECT_EQ(error.message(), "connection closed by the peer") << messages;
+      EXPECT_EQ(error.message(), "Connection closed by peer") << messages;
       EXPECT_EQ(error.code(), Code::peer_lost);
       EXPECT_EQ(error_of_write(left).code(), Code::peer_lost);
     }
