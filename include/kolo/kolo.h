@@ -213,6 +213,9 @@ int64_t kolo_duration(const kolo_work* work);
 const char* kolo_algorithm(const kolo_work* work);
 /// The rank that sent, of a receive that is done; -1 of any other work.
 int kolo_source(const kolo_work* work);
+/// How many ranks' parts are missing in a call that is not done, as far as this rank can tell without asking;
+/// -1 for what is no work. `ranks` gets the first `room` of them; null with 0.
+int kolo_waiting_for(const kolo_work* work, int* ranks, size_t room);
 
 // --- Stores
 

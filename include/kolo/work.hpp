@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace kolo {
 
@@ -65,6 +66,9 @@ class [[nodiscard]] Work {
   /// Of a receive that is done: the rank that sent, in the communicator's numbering. -1 for any other Work,
   /// and for a receive that failed before a message had come.
   int source() const noexcept;
+  /// Of a Work that is not done: the ranks, in the communicator's numbering, whose part is missing, as far as
+  /// this rank can tell without asking. In a collective these may wait for others themselves.
+  std::vector<int> waiting_for() const;
 
  private:
   friend class Communicator;

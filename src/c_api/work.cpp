@@ -119,6 +119,14 @@ int64_t kolo_duration(const kolo_work* work) {
 const char* kolo_algorithm(const kolo_work* work) {
   return text_of(__func__, [&] { return work_of(work).algorithm(); });
 }
+int kolo_waiting_for(const kolo_work* work, int* ranks, size_t room) {
+  return value_of(__func__, -1, [&] {
+    const std::vector<int> awaited = work_of(work).waiting_for();
+    std::copy_n(awaited.begin(), std::min(room, awaited.size()),
+                list_of(ranks, room, "the list of ranks").begin());
+    return static_cast<int>(awaited.size());
+  });
+}
 int kolo_source(const kolo_work* work) {
   return value_of(__func__, -1, [&] { return work_of(work).source(); });
 }

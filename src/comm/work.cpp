@@ -140,6 +140,11 @@ int Work::source() const noexcept {
   return operation_ != nullptr && operation_->done() ? std::max(operation_->source(), -1) : -1;
 }
 
+std::vector<int> Work::waiting_for() const {
+  const auto engine = done() ? nullptr : operation_->engine();
+  return engine == nullptr ? std::vector<int>() : engine->waiting_for(*operation_);
+}
+
 std::size_t wait_any(std::span<const Work> works) {
   while (true) {
     if (const auto found = wait_any(works, std::chrono::hours(1))) return *found;

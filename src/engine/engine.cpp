@@ -39,12 +39,7 @@ Engine::~Engine() {
     const auto lock = driver_.enter();
     driver_.stop();
     try {
-      if (!failure_) {
-        if (!active_.empty())
-          record_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
-        propagate_failure();
-        for (const auto& peer : peers_.all()) peer->send(ControlKind::goodbye, {});
-      }
+      if (!failure_) leave();
     } catch (const std::bad_alloc&) {  // then the peers only see that the connection has closed
     }
     driver_.notify_waiting();
@@ -113,6 +108,11 @@ bool Engine::wait_any(std::span<const Operation* const> operations, const Deadli
   return driver_.run_until(lock, deadline, [&] {
     return std::ranges::any_of(operations, [](const Operation* operation) { return operation->done(); });
   });
+}
+
+std::vector<int> Engine::waiting_for(const Operation& operation) {
+  const auto lock = driver_.enter();
+  return operation.done() ? std::vector<int>() : operation.waiting_for();
 }
 
 bool Engine::test(const Operation& operation) {

@@ -77,6 +77,8 @@ class Engine final : private Driven,
   bool wait_any(std::span<const Operation* const> operations, const Deadline& deadline);
   /// Polls once, unless another thread drives; returns whether the operation is done. Thread-safe.
   bool test(const Operation& operation);
+  /// Ranks of the communicator for which the operation waits. Thread-safe.
+  std::vector<int> waiting_for(const Operation& operation);
   /// Signals `completion` when the operation is done, unless forget() comes first; meanwhile the progress
   /// thread drives. Returns false, and does nothing, if the operation is done already. Thread-safe.
   bool notify(Operation& operation, Completion& completion);
@@ -174,6 +176,9 @@ class Engine final : private Driven,
   void on_throwing_reduction(const std::string& name, const std::string& what) override;
   void on_reduced() override;
   void propagate_failure();
+  void leave();
+  void end(Operation& operation, const Failure& failure);
+  bool end_messages(const Failure& gone);
   void check_peers();
   void check_deadlines();
   WaitingCall waiting_call(Operation& operation) const;

@@ -126,7 +126,7 @@ void Engine::on_broken(Peer& peer) {
   peers_.close(peer);
   if (peer.has_left || driver_.is_stopping()) return;
   for (const auto& observer : options_.observers) observer->lost(link.peer());
-  const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
+  const std::string why = link.status().ok() ? "Connection closed by peer" : link.status().message();
   const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
   record_failure(
       {code, link.peer(),
@@ -152,14 +152,50 @@ void Engine::propagate_failure() {
   schedules_.abandon();
   shared_memory_.abandon();
   log().info("rank {}: {}", rank_, failure_->reason);
-  while (!active_.empty()) {
-    Operation& operation = active_.oldest();
-    operation.start_clock();
-    operation.end(status_for(operation, *failure_), Clock::now());
-    release(operation);
-  }
+  while (!active_.empty()) end(active_.oldest(), *failure_);
   detector_.forget_all();
   driver_.notify_waiting();
+}
+
+void Engine::end(Operation& operation, const Failure& failure) {
+  operation.start_clock();
+  operation.end(status_for(operation, failure), Clock::now());
+  release(operation);
+}
+
+/// All ranks are told of a collective that ends. Messages end here alone: a peer that waits for one finds
+/// that this rank has left. It reads so before this rank takes back the memory from which it pulls.
+void Engine::leave() {
+  Failure failure{Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)};
+  for (const Operation& operation : active_) {
+    if (!is_message(operation.spec())) record_failure(failure);
+  }
+  propagate_failure();
+  for (const auto& peer : peers_.all()) {
+    peer->send(ControlKind::goodbye, {});
+    if (!active_.empty() && peer->is_connected() && !peer->has_ended) peers_.progress(*peer, false);
+  }
+  if (failure_ || active_.empty()) return;
+  for (const auto& peer : peers_.all()) peer->link.abandon();
+  schedules_.abandon();
+  while (!active_.empty()) end(active_.oldest(), failure);
+}
+
+/// Messages that wait for a peer that is gone end alone. Returns false, and does nothing, if a collective
+/// waits for it.
+bool Engine::end_messages(const Failure& gone) {
+  std::vector<Operation*> messages;
+  for (Operation& operation : active_) {
+    const auto& ranks = operation.spec().ranks();
+    const auto place = std::ranges::find(ranks, gone.blamed);
+    if (place == ranks.end() || !operation.needs(static_cast<int>(place - ranks.begin()))) continue;
+    if (!is_message(operation.spec())) return false;
+    messages.push_back(&operation);
+  }
+  if (messages.empty()) return false;
+  peers_[gone.blamed].link.forget();
+  for (Operation* const operation : messages) end(*operation, gone);
+  return true;
 }
 
 std::string Engine::call_of(const Operation& operation) const {
@@ -221,9 +257,19 @@ void Engine::check_peers() {
   std::vector<int> awaited;  // by calls in shared memory; mostly none is gone, and nothing is allocated
   if (std::ranges::any_of(peers_.all(), [](const auto& peer) { return peer->is_gone(); }))
     awaited = shared_memory_.awaited_peers();
-  if (auto failure = detector_.find_gone(awaited)) record_failure(std::move(*failure));
+  while (auto failure = detector_.find_gone(awaited)) {
+    if (end_messages(*failure)) continue;
+    record_failure(std::move(*failure));
+    break;
+  }
   if (auto failure = peers_.own_trouble()) record_failure(std::move(*failure), true);
-  if (auto failure = schedules_.find_unmatchable()) record_failure(std::move(*failure));
+  while (Operation* const receive = schedules_.find_unmatchable()) {
+    const int first = receive->spec().ranks()[static_cast<std::size_t>(receive->waiting_for().front())];
+    schedules_.forget(*receive);
+    end(*receive,
+        {Code::peer_lost, first,
+         fmt::format("{} has left, and no other rank is there that could send", peers_.name_of(first))});
+  }
 }
 
 void Engine::check_deadlines() {

@@ -62,17 +62,21 @@ bool FailureDetector::is_done_here(int peer) const {
 std::optional<Failure> FailureDetector::find_gone(const std::vector<int>& awaited) const {
   for (int peer = 0; peer < size_; ++peer) {
     const PeerState state = peers_.state_of(peer);
-    // A peer that was only sent a ping may have done its part and ended.
-    if (!state.is_awaited && std::ranges::find(awaited, peer) == awaited.end()) continue;
+    // A peer that was only sent a ping may have done its part and ended. What has come from it is taken in
+    // first.
+    const bool is_awaited = state.is_awaited && !state.has_buffered;
+    if (!is_awaited && std::ranges::find(awaited, peer) == awaited.end()) continue;
     if (state.has_left || state.has_ended) {
-      return Failure{Code::peer_lost, peer,
-                     fmt::format("{} has left: it destroyed its communicator while others still need it",
-                                 peers_.name_of(peer))};
-    }
-    if (state.refused_for >= kLongestRefusal) {
       return Failure{
           Code::peer_lost, peer,
-          fmt::format("lost {}: it cannot be reached: {}", peers_.name_of(peer), peers_.connection_to(peer))};
+          fmt::format("{} has left (Connection closed by peer): it destroyed its communicator while "
+                      "others still need it",
+                      peers_.name_of(peer))};
+    }
+    if (state.refused_for >= kLongestRefusal) {
+      return Failure{Code::peer_lost, peer,
+                     fmt::format("lost {}: it cannot be reached (Connection closed by peer): {}",
+                                 peers_.name_of(peer), peers_.connection_to(peer))};
     }
   }
   return std::nullopt;
@@ -111,11 +115,12 @@ std::optional<Failure> FailureDetector::find_silent(const WaitingCall& call, Clo
     const bool is_needed =
         state.is_awaited || call.in_shared_memory || call.kind >= WaitingCall::Kind::receive_from_any;
     if (!is_needed || !is_silent(peer, call.ping, now)) continue;
-    return Failure{Code::peer_lost, peer,
-                   fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
-                               "network is down ({})",
-                               peers_.name_of(peer), to_seconds(now - liveness_[peer].heard),
-                               peers_.connection_to(peer))};
+    return Failure{
+        Code::peer_lost, peer,
+        fmt::format("lost {}: timed out after {:.3g} s without a word from it: it is stopped, or its "
+                    "machine or network is down ({})",
+                    peers_.name_of(peer), to_seconds(now - liveness_[peer].heard),
+                    peers_.connection_to(peer))};
   }
   return std::nullopt;
 }
@@ -233,8 +238,9 @@ std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call
     }
   }
   const auto fail = [&](int blamed, const std::string& why) {
-    return Failure{Code::timeout, blamed,
-                   fmt::format("no progress for {:.3g} s: {}", to_seconds(call.timeout), why)};
+    return Failure{
+        Code::timeout, blamed,
+        fmt::format("timed out after {:.3g} s without progress: {}", to_seconds(call.timeout), why)};
   };
   const auto accuse = [&](const std::vector<int>& peers, const std::string& of) {
     std::vector<std::string> names;

@@ -102,6 +102,8 @@ class Operation {
   virtual int waiting_step() const { return -1; }
   /// Communicator ranks for which it waits.
   virtual std::vector<int> waiting_for() const = 0;
+  /// It cannot end without something from this rank, or for it.
+  virtual bool needs(int rank) const = 0;
   /// It waits for its turn behind another operation.
   virtual bool is_behind() const { return false; }
   /// A receive from any rank for which no message has come.

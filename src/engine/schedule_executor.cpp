@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "engine/message_number.hpp"
 
 namespace kolo::engine {
@@ -80,21 +78,17 @@ void ScheduleExecutor::on_arrived(int peer) {
   });
 }
 
-std::optional<Failure> ScheduleExecutor::find_unmatchable() const {
-  for (const Operation* operation : unmatched_) {
+Operation* ScheduleExecutor::find_unmatchable() const {
+  for (Operation* operation : unmatched_) {
     const auto& ranks = operation->spec().ranks();
     const std::vector<int> awaited = operation->waiting_for();
     const bool may_come = awaited.empty() || std::ranges::any_of(awaited, [&](int rank) {
                             const int peer = ranks[static_cast<std::size_t>(rank)];
                             return peer == rank_ || !peers_[peer].is_gone();
                           });
-    if (may_come) continue;
-    const int first = ranks[static_cast<std::size_t>(awaited.front())];
-    return Failure{
-        Code::peer_lost, first,
-        fmt::format("{} has left, and no other rank is there that could send", peers_.name_of(first))};
+    if (!may_come) return operation;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 }  // namespace kolo::engine

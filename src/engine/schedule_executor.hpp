@@ -3,11 +3,9 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/memory_pool.hpp"
-#include "engine/control.hpp"
 #include "engine/executor.hpp"
 #include "engine/schedule_operation.hpp"
 
@@ -26,12 +24,12 @@ class ScheduleExecutor final : public Executor {
   void begin(Operation& operation, bool waits_now) override;
   /// Messages have come from the peer, or begun to come, for which no receive is posted.
   void on_arrived(int peer);
-  /// A probe that has found nothing ends.
+  /// A receive from any rank, or a probe, that has found nothing ends.
   void forget(const Operation& operation) {
     std::erase_if(unmatched_, [&](const ScheduleOperation* other) { return other == &operation; });
   }
-  /// A receive from any rank to which no rank is left that could send.
-  std::optional<Failure> find_unmatchable() const;
+  /// A receive from any rank to which no rank is left that could send; or null.
+  Operation* find_unmatchable() const;
   /// All operations end.
   void abandon() { unmatched_.clear(); }
 

@@ -323,4 +323,12 @@ std::vector<int> ScheduleOperation::waiting_for() const {
   return receives.empty() ? sends : receives;
 }
 
+bool ScheduleOperation::needs(int rank) const {
+  if (is_unmatched()) return false;  // any other rank may send
+  for (std::size_t i = 0; i < finished_.size(); ++i) {
+    if (!finished_[i] && transfers_[i].posted && peer_of(prepared_->plan->steps[i]) == rank) return true;
+  }
+  return false;
+}
+
 }  // namespace kolo::engine

@@ -37,6 +37,7 @@ class ScheduleOperation final : public Operation {
   int waiting_step() const override;
   /// Those of which a posted receive, or else a send, has not finished.
   std::vector<int> waiting_for() const override;
+  bool needs(int rank) const override;
   void give_back_memory() override;
 
  private:

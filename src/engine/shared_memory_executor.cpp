@@ -1,5 +1,6 @@
 #include "engine/shared_memory_executor.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/shared_memory/nap.hpp"
@@ -14,6 +15,10 @@ class SharedMemoryOperation final : public Operation {
   using Operation::Operation;
 
   std::vector<int> waiting_for() const override { return spec_.team()->waiting_for(); }
+  bool needs(int rank) const override {
+    const std::vector<int> awaited = waiting_for();
+    return std::ranges::find(awaited, rank) != awaited.end();
+  }
   bool is_behind() const override { return !spec_.team()->is_first(*this); }
 };
 

@@ -356,14 +356,18 @@ void Link::fail(Status status) {
 
 void Link::abandon() {
   abandoned_ = true;
+  unexpected_.clear();
+  arrival_.is_unexpected = false;
+  forget();
+}
+
+void Link::forget() {
   if (is_memory_fault(status_)) status_ = Status();  // the peer must still be told
   endpoint_->revoke();
   receives_.clear();
   sends_.clear();
   pulls_.clear();
-  unexpected_.clear();
   arrival_.request = nullptr;  // the rest of it is read and dropped
-  arrival_.is_unexpected = false;
   // Without the rest of this message, the peer would take the next frame for it.
   if (!out_.abandon()) fail(Status(Code::system, "no memory for the rest of a message"));
 }

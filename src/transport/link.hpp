@@ -123,6 +123,8 @@ class Link {
   /// neither reads nor writes the requests' memory. A frame that is half written goes out whole, from a copy,
   /// so control messages still get through.
   void abandon();
+  /// The same for the requests so far; messages that have come stay. The peer will send no more.
+  void forget();
 
  private:
   using Payload = MemoryPool::Block;

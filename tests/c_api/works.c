@@ -52,6 +52,9 @@ static void waits(void) {
   CHECK(is_done == 0 && kolo_is_done(both[0]) == 0 && kolo_duration(both[0]) == 0);
   OK(kolo_wait_any(both, 2, 0, &index));
   CHECK(index == 2);
+  int awaited = -1;
+  CHECK(kolo_waiting_for(both[0], &awaited, 1) == 1 && awaited == rank);
+  CHECK(kolo_waiting_for(both[0], NULL, 0) == 1 && kolo_waiting_for(NULL, NULL, 0) == 0);
   OK(kolo_wait_all(both, 2, 1000, &is_done));
   CHECK(is_done == 0);
   OK(kolo_test(both[1], &is_done));

@@ -39,7 +39,7 @@ void expect_timeout(const char* transport, milliseconds timeout, const std::vect
           throw;
         }
       });
-  const std::string time = "no progress for 0." + std::to_string(timeout.count() / 100) + " s";
+  const std::string time = "timed out after 0." + std::to_string(timeout.count() / 100) + " s";
   for (const std::string& error : outcome.errors) {
     EXPECT_NE(error.find(time), std::string::npos) << error;
     EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
@@ -118,7 +118,7 @@ TEST_P(TimeoutsOver, NeedNotBeTheSameOnAllRanks) {
         }
       });
   for (const std::string& error : outcome.errors) {
-    EXPECT_NE(error.find("no progress for 0.3 s: rank 2"), std::string::npos) << error;
+    EXPECT_NE(error.find("timed out after 0.3 s without progress: rank 2"), std::string::npos) << error;
     EXPECT_NE(error.find("has not made this"), std::string::npos) << error;
   }
 }

@@ -63,7 +63,7 @@ TEST(StoppedRanks, AreNamedWhileTheyConnect) {
                   .timeout = 300s,
                   .settings = {{"KOLO_HEARTBEAT", "1"}},
                   .meet_in = meet_in},
-                 1, has_engine ? "lost rank 1: not a word" : "rank 1 (its process ");
+                 1, has_engine ? "lost rank 1: timed out after" : "rank 1 (its process ");
   }
 }
 

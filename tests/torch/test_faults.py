@@ -44,7 +44,7 @@ def test_ranks_that_do_not_come_are_named(tmp_path, here):
     for result in ranks.join():
         assert isinstance(result, Failed)
         if 0 in here:  # without rank 0 no rank knows of the others
-            assert re.search(f"ranks? {', '.join(missing)} of 4 did not come within 1 s", result), result
+            assert re.search(f"ranks? {', '.join(missing)} of 4 did not come: timed out after 1 s", result), result
         else:
             assert "rank 0 of 4 did not come" in result, result
 
@@ -234,10 +234,11 @@ elif what == "isend":
     import time; time.sleep(1)
     tensor = torch.zeros(1_000_000); dist.recv(tensor, 0); assert tensor.sum() == 7_000_000
 elif what == "pending":
-    # Both have made the group, and neither is in a call that needs the other.
+    # One leaves before the other, and neither is in a call that needs the other.
     dist.irecv(torch.zeros(3), 1 - rank)
     store = dist.distributed_c10d._get_default_store()
     store.set(f"ready {rank}", ""); store.wait([f"ready {1 - rank}"])
+    if rank == 1: import time; time.sleep(0.3)
 elif what == "async":
     work = dist.all_reduce(torch.ones(3), async_op=True); kept = work.get_future(); work.wait()
 """
@@ -250,3 +251,30 @@ def test_leaving_without_destroy(tmp_path, what):
     for process in processes:
         errors = process.communicate(timeout=30)[1]
         assert process.returncode == 0, errors.decode()
+
+
+def leaves_with_a_receive_pending(rank, size, has_left):
+    word = torch.full((1,), rank)
+    never = dist.irecv(torch.zeros(3), 1 if rank == 0 else 0, tag=7) if rank < 2 else None
+    dist.barrier()
+    if rank == 1:
+        dist.destroy_process_group()
+        has_left.set()
+        with pytest.raises(RuntimeError, match="destroyed"):
+            never.wait()
+        return
+    assert has_left.wait(20)
+    for _ in range(3):
+        dist.send(word, 2) if rank == 0 else dist.recv(word, 0)
+    assert word == 0
+    if rank == 0:
+        begin = time.monotonic()
+        with pytest.raises(RuntimeError, match=r"rank 1 has left.*recv\(3 float32\) from rank 1 with tag 7"):
+            never.wait()
+        assert time.monotonic() - begin < 2
+    with pytest.raises(RuntimeError, match="rank 1"):
+        dist.all_reduce(torch.ones(3))
+
+
+def test_a_rank_that_leaves_ends_only_what_needs_it():
+    run(3, leaves_with_a_receive_pending, event())

@@ -109,7 +109,8 @@ TEST_F(FailureDetectorTest, ASilentPeerIsLostAfterAHeartbeat) {
   EXPECT_EQ(failure->code, Code::peer_lost);
   EXPECT_EQ(failure->blamed, 1);
   EXPECT_EQ(failure->reason,
-            "lost rank 1: not a word from it for 5 s: it is stopped, or its machine or network is down "
+            "lost rank 1: timed out after 5 s without a word from it: it is stopped, or its machine or "
+            "network is down "
             "(played)");
   EXPECT_LT(now - begin, kHeartbeat + 2 * kCheck);
   EXPECT_EQ(peers.pings[1], 5);
@@ -174,7 +175,9 @@ TEST_F(FailureDetectorTest, APeerThatIsGoneIsMissedOnlyWhereItIsNeeded) {
   const auto failure = detector.find_gone({});
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->blamed, 1);
-  EXPECT_EQ(failure->reason, "rank 1 has left: it destroyed its communicator while others still need it");
+  EXPECT_EQ(failure->reason,
+            "rank 1 has left (Connection closed by peer): it destroyed its communicator while others still "
+            "need it");
 }
 
 TEST_F(FailureDetectorTest, APeerThatRefusesIsLostIfItIsNeeded) {
@@ -185,7 +188,7 @@ TEST_F(FailureDetectorTest, APeerThatRefusesIsLostIfItIsNeeded) {
   const auto failure = detector.find_gone({});
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->blamed, 1);
-  EXPECT_EQ(failure->reason, "lost rank 1: it cannot be reached: played");
+  EXPECT_EQ(failure->reason, "lost rank 1: it cannot be reached (Connection closed by peer): played");
 }
 
 TEST_F(FailureDetectorTest, ARankThatHasNotMadeTheCallIsBlamedAtTheDeadline) {
@@ -194,7 +197,8 @@ TEST_F(FailureDetectorTest, ARankThatHasNotMadeTheCallIsBlamedAtTheDeadline) {
   EXPECT_EQ(failure->code, Code::timeout);
   EXPECT_EQ(failure->blamed, 1);
   EXPECT_EQ(failure->reason,
-            "no progress for 30 s: rank 1 is alive but has not made this call; its last was call 5");
+            "timed out after 30 s without progress: rank 1 is alive but has not made this call; its last was "
+            "call 5");
   EXPECT_GE(now - last_progress, kTimeout);
   EXPECT_LT(now - last_progress, kTimeout + 1s);
 }
@@ -204,7 +208,8 @@ TEST_F(FailureDetectorTest, ARankThatDoesNotAnswerIsBlamedBeforeOneThatIsAbsent)
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->blamed, 2);
   EXPECT_EQ(failure->reason,
-            "no progress for 30 s: rank 2 does not answer: it is stopped, or its machine or network is down");
+            "timed out after 30 s without progress: rank 2 does not answer: it is stopped, or its machine or "
+            "network is down");
 }
 
 TEST_F(FailureDetectorTest, AnAnswerFromBeforeTheQuestionDoesNotCount) {
@@ -221,7 +226,8 @@ TEST_F(FailureDetectorTest, ARankThatHasEndedNeedNotAnswer) {
   const auto failure = play(2 * kTimeout, [&] { answer(1, kCall); });
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->blamed, 1);
-  EXPECT_EQ(failure->reason, "no progress for 30 s: all ranks answer and take part, waiting for rank 1");
+  EXPECT_EQ(failure->reason,
+            "timed out after 30 s without progress: all ranks answer and take part, waiting for rank 1");
 }
 
 TEST_F(FailureDetectorTest, ARankThatWaitsItselfIsBlamedAfterItsOwnDeadline) {
@@ -233,9 +239,9 @@ TEST_F(FailureDetectorTest, ARankThatWaitsItselfIsBlamedAfterItsOwnDeadline) {
   });
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->blamed, 1);
-  EXPECT_EQ(
-      failure->reason,
-      "no progress for 30 s: rank 1, waiting in another call, has not made this one; its last was call 5");
+  EXPECT_EQ(failure->reason,
+            "timed out after 30 s without progress: rank 1, waiting in another call, has not made this one; "
+            "its last was call 5");
   EXPECT_GE(now - last_progress, kTimeout + 10s);
 }
 
@@ -254,12 +260,12 @@ TEST_F(FailureDetectorTest, TheLastOfAChainIsBlamed) {
   };
   EXPECT_EQ(chain({0, 2}, {}).blamed, 2);
   EXPECT_EQ(chain({0, 2}, {}).reason,
-            "no progress for 30 s: rank 1 has not made this call: it waits for rank 2");
+            "timed out after 30 s without progress: rank 1 has not made this call: it waits for rank 2");
   EXPECT_EQ(chain({2}, {1}).blamed, 1) << "both wait, for each other";
   kind = engine::WaitingCall::Kind::receive;
   EXPECT_EQ(chain({0, 2}, {}).blamed, 2);
   EXPECT_EQ(chain({2}, {}).reason,
-            "no progress for 30 s: rank 1 has not met this message: it waits for rank 2");
+            "timed out after 30 s without progress: rank 1 has not met this message: it waits for rank 2");
   EXPECT_EQ(chain({}, {}).blamed, 1);
   EXPECT_EQ(chain({0}, {}).blamed, 1) << "it waits for this rank";
   EXPECT_EQ(chain({2}, {1}).blamed, 1);
@@ -301,7 +307,8 @@ TEST_F(FailureDetectorTest, AReceiveNamesTheMessageThatHasComeInstead) {
   const auto failure = play(2 * kTimeout, both_answer(0));
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->reason,
-            "no progress for 30 s: rank 1 answers but has not met this message; it has sent one with tag 5, "
+            "timed out after 30 s without progress: rank 1 answers but has not met this message; it has sent "
+            "one with tag 5, "
             "which no recv has met");
 }
 
@@ -313,7 +320,8 @@ TEST_F(FailureDetectorTest, AReceiveFromAnyRankBlamesNone) {
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->blamed, -1);
   EXPECT_EQ(failure->reason,
-            "no progress for 30 s: no rank has sent such a message; rank 2 has sent one with tag 5, which no "
+            "timed out after 30 s without progress: no rank has sent such a message; rank 2 has sent one "
+            "with tag 5, which no "
             "recv has met");
 }
 
