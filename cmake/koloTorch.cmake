@@ -14,6 +14,11 @@ if(CMAKE_FIND_PACKAGE_NAME)  # in koloConfig.cmake
 else()
   find_package(Torch REQUIRED)
 endif()
+if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
+  message(FATAL_ERROR "PyTorch ${Torch_VERSION} in ${TORCH_INSTALL_PREFIX} was compiled for the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), in which "
+                      "std::string is another type than in kolo and in the system's libraries. Versions from 2.7 on have the new one, as "
+                      "Debian's have")
+endif()
 
 get_target_property(kolo_torch_cpu torch_cpu LOCATION)
 cmake_path(GET kolo_torch_cpu PARENT_PATH kolo_beside)
