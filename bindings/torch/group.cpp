@@ -68,17 +68,15 @@ std::vector<std::uint64_t> counts_of(const Group::Splits& splits, const at::Tens
 
 }  // namespace
 
-Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout, bool has_key)
-    : Base(rank, size)
-#if TORCH_VERSION_MAJOR >= 2
-      ,
-      options_(c10::make_intrusive<Base::Options>("kolo", timeout))
-#endif
-{
+Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool has_key,
+             const GroupOptions& options, std::string name)
+    : Base(rank, size), options_(c10::make_intrusive<GroupOptions>(options)), name_(std::move(name)) {
   const auto view = std::make_shared<StoreView>(store);
+  if (!options_->timeline.empty()) timeline_ = std::make_shared<Timeline>();
   const auto meet = [&] {
     kolo::Options options;
-    options.timeout = nanoseconds_of(timeout);
+    options.timeout = nanoseconds_of(options_->timeout);
+    options.timeline = timeline_;
     if (!has_key && size > 1) options.key = key_from(*view, rank, size, options.timeout);
     return Communicator::create(view, rank, size, options);
   };
@@ -94,20 +92,19 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, T
     }
   }
   communicator_ = met.get();
-  if (!has_key && rank == 0) warn_of_key();
-  const std::lock_guard lock(groups().mutex);
-  groups().all.insert(this);
-}
-
-/// Shared memory and the links of one process need no key.
-void Group::warn_of_key() const {
-  for (int peer = 1; peer < size_; ++peer) {
-    if (communicator_.transport_to(peer) != "tcp") continue;
+  for (int peer = 0; peer < size; ++peer) has_network_ |= communicator_.transport_to(peer) == "tcp";
+  try {
+    communicator_.estimate("all_reduce", 1, {.algorithm = options_->algorithm, .wire = options_->wire});
+  } catch (const InvalidArgumentError& error) {
+    throw std::invalid_argument(std::string("kolo_torch.Options: ") + error.what());
+  }
+  if (!has_key && rank == 0 && has_network_) {
     TORCH_WARN_ONCE(
         "kolo: the key with which ranks prove that they belong to the job comes through its store. A process "
         "that reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
-    return;
   }
+  const std::lock_guard lock(groups().mutex);
+  groups().all.insert(this);
 }
 
 Group::~Group() {
@@ -171,9 +168,7 @@ std::uint64_t Group::getSequenceNumberForGroup() {
 void Group::setTimeout(Timeout timeout) {
   const WithoutLock unlocked;
   communicator().set_timeout(nanoseconds_of(timeout));
-#if TORCH_VERSION_MAJOR >= 2
   options_->timeout = timeout;
-#endif
 }
 
 void Group::abort() {
@@ -190,9 +185,11 @@ void Group::shutdown(Timeout patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   Communicator last;  // ends after the sends
   Pending pending;
+  std::shared_ptr<Timeline> timeline;
   {
     const std::lock_guard lock(mutex_);
     std::swap(last, communicator_);
+    std::swap(timeline, timeline_);
     std::swap(pending, pending_);
   }
   for (const auto& entry : pending) {
@@ -201,6 +198,19 @@ void Group::shutdown(Timeout patience) {
       call->wait_quietly(end - std::chrono::steady_clock::now());
   }
   *closed_ = true;
+  if (timeline != nullptr) write_timeline(*timeline);
+}
+
+void Group::write_timeline(const Timeline& timeline) const {
+  if (::getpid() != process_) return;  // a forked child's has what its parent's has
+  char host[256] = "";
+  ::gethostname(host, sizeof(host) - 1);
+  const auto path = options_->timeline / ("rank-" + std::to_string(rank_) + "-" + name_ + ".json");
+  try {
+    timeline.write(path, rank_, host, name_);
+  } catch (const Error& error) {
+    TORCH_WARN("kolo: no timeline: ", error.what());
+  }
 }
 
 void Group::shutdown_all(bool waits_for_sends) {
@@ -225,13 +235,24 @@ Group::Started Group::broadcast(Tensors& data, const c10d::BroadcastOptions& opt
   });
 }
 
+/// With the group's algorithm, and its wire format if the call can have one and TCP carries it.
+template <typename Asked>
+CallOptions Group::all_reduce_options(const Asked& options, const at::Tensor& tensor) const {
+  CallOptions made = options_of(options);
+  made.algorithm = options_->algorithm;
+  const bool averages = options.reduceOp == c10d::ReduceOp::SUM || options.reduceOp == c10d::ReduceOp::AVG;
+  if (has_network_ && averages && tensor.scalar_type() == at::kFloat) made.wire = options_->wire;
+  return made;
+}
+
 Group::Started Group::allreduce(Tensors& data, const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(data, "all_reduce");
   const auto call = make_call("all_reduce");
   const Buffer buffer = averages_integers(options.reduceOp, tensor) ? call->in_out_divided(tensor, size_)
                                                                     : call->in_out(tensor);
   return start(c10d::OpType::ALLREDUCE, call, [&](Communicator& communicator) {
-    return communicator.all_reduce_async(buffer, reduction_of(options.reduceOp, tensor), options_of(options));
+    return communicator.all_reduce_async(buffer, reduction_of(options.reduceOp, tensor),
+                                         all_reduce_options(options, tensor));
   });
 }
 
@@ -430,7 +451,8 @@ Group::Started Group::allreduce_coalesced(Tensors& data, const c10d::AllreduceCo
                   [&](CallBatch& batch, Call& call, const at::Tensor& tensor, const at::Tensor&) {
                     const bool divides = averages_integers(options.reduceOp, tensor);
                     batch.all_reduce(divides ? call.in_out_divided(tensor, size_) : call.in_out(tensor),
-                                     reduction_of(options.reduceOp, tensor), options_of(options));
+                                     reduction_of(options.reduceOp, tensor),
+                                     all_reduce_options(options, tensor));
                   });
 }
 

@@ -1,6 +1,8 @@
 // Group: a process group of torch.distributed whose collectives kolo runs.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -9,6 +11,7 @@
 
 #include "call.hpp"
 #include "kolo/communicator.hpp"
+#include "options.hpp"
 #include "version.hpp"
 
 namespace kolo::pytorch {
@@ -23,8 +26,10 @@ class Group final : public Base {
   using Splits = std::vector<std::int64_t>;
 
   /// Blocks until all ranks have come to the store; Ctrl-C ends that. `has_key`: the environment has the
-  /// job's key. Else it comes through the store. Python's lock must not be held.
-  Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Timeout timeout, bool has_key);
+  /// job's key. Else it comes through the store. `name`: in the names of timelines; the same on all ranks.
+  /// Throws std::invalid_argument for options that no call could have. Python's lock must not be held.
+  Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool has_key,
+        const GroupOptions& options, std::string name);
   /// As shutdown().
   ~Group() override;
 
@@ -71,11 +76,7 @@ class Group final : public Base {
   /// throw. Python's lock must not be held.
   void shutdown(Timeout patience);
   void shutdown();
-#if TORCH_VERSION_MAJOR >= 2
-  c10::intrusive_ptr<Base::Options> getBackendOptions() {
-    return options_;
-  }
-#endif
+  c10::intrusive_ptr<Base::Options> getBackendOptions() { return options_; }
 
   /// shutdown() of all groups of the process.
   static void shutdown_all(bool waits_for_sends);
@@ -88,13 +89,13 @@ class Group final : public Base {
   template <typename Add>
   Started together(c10d::OpType type, const char* name, const Tensors& out, const Tensors& in,
                    const Add& add);
-  void warn_of_key() const;
+  template <typename Asked>
+  CallOptions all_reduce_options(const Asked& options, const at::Tensor& tensor) const;
+  void write_timeline(const Timeline& timeline) const;
   Communicator communicator() const;
   void sweep();
 
-  std::shared_ptr<Call> make_call(const char* name) const {
-    return std::make_shared<Call>(name, closed_);
-  }
+  std::shared_ptr<Call> make_call(const char* name) const { return std::make_shared<Call>(name, closed_); }
 
   const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
   mutable std::mutex mutex_;
@@ -103,9 +104,11 @@ class Group final : public Base {
   std::shared_ptr<Call> coalesced_;  // between startCoalescing() and endCoalescing(): ends after all calls
   std::size_t sweep_at_ = 64;        // length at which calls that are done leave pending_
   std::uint64_t sequence_ = 0;       // collectives begun
-#if TORCH_VERSION_MAJOR >= 2
-  const c10::intrusive_ptr<Base::Options> options_;
-#endif
+  const c10::intrusive_ptr<GroupOptions> options_;
+  const std::string name_;
+  const std::int64_t process_ = ::getpid();
+  std::shared_ptr<Timeline> timeline_;  // null: none, or it was written
+  bool has_network_ = false;            // TCP links this rank to another one
 };
 
 }  // namespace kolo::pytorch

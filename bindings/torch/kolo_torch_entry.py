@@ -8,19 +8,18 @@ def register():
         import torch.distributed
 
         if torch.distributed.is_available():
-            _register(torch.distributed.Backend)
+            _register(torch.distributed)
     except Exception as error:
-        warnings.warn(f"kolo_torch: torch.distributed will not know the backend \"kolo\": {error}")
+        warnings.warn(f"kolo_torch: torch.distributed will not know the backend \"kolo\": {error!r}")
 
 
-def _register(backends):
-    if "KOLO" in backends._plugins:
-        return
-    devices = {"devices": ["cpu"]} if hasattr(backends, "backend_capability") else {}  # from 2.0 on
-    backends.register_backend("kolo", _create, **devices)
+def _register(dist):
+    if "KOLO" not in dist.Backend._plugins:
+        devices = {"devices": ["cpu"]} if hasattr(dist.Backend, "backend_capability") else {}  # from 2.0 on
+        dist.Backend.register_backend("kolo", _create, extended_api=True, **devices)
 
 
-def _create(store, rank, size, timeout):
-    from kolo_torch import create_backend
+def _create(group, options):
+    from kolo_torch.groups import create_from_torch
 
-    return create_backend(store, rank, size, timeout)
+    return create_from_torch(group, options)

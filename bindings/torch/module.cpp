@@ -38,10 +38,32 @@ Group& group_of(Base& base) {
 
 PYBIND11_MODULE(_native, module) {
   using namespace kolo::pytorch;
+  namespace py = pybind11;
+  py::class_<GroupOptions, Base::Options, c10::intrusive_ptr<GroupOptions>>(
+      module, "Options",
+      R"(How kolo makes the calls of a group: pg_options of init_process_group() and new_group(), or create_backend()'s.
+
+The same on all ranks. An empty text sets nothing:
+wire: the format in which all_reduce sends sums and averages of float32 between hosts: native, bfloat16, float16 or int8.
+algorithm: that of all_reduce (`kolo list` shows the names), in place of kolo's choice.
+timeline: a folder, made where it is missing. When the group ends, each rank writes rank-R-GROUP.json there, for `kolo trace merge`.
+
+Raises ValueError: here for an unknown format, when the group is made for an algorithm that all_reduce does not have.)")
+      .def(py::init<const std::string&, const std::string&, const std::string&>(), py::kw_only(),
+           py::arg("wire") = "", py::arg("algorithm") = "", py::arg("timeline") = "")
+      .def_property_readonly(
+          "wire", [](const GroupOptions& o) { return std::string(o.wire ? name_of(*o.wire) : ""); })
+      .def_property_readonly("algorithm",
+                             [](const GroupOptions& o) { return std::string(std::string_view(o.algorithm)); })
+      .def_property_readonly("timeline", [](const GroupOptions& o) { return o.timeline.string(); });
   module.def("create_backend", [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                  std::chrono::milliseconds timeout, bool has_key) {
+                                  std::chrono::milliseconds timeout, bool has_key,
+                                  const GroupOptions* options, std::string name) {
     const WithoutLock unlocked;
-    return c10::intrusive_ptr<Base>(c10::make_intrusive<Group>(store, rank, size, timeout, has_key));
+    GroupOptions own = options == nullptr ? GroupOptions() : *options;
+    own.timeout = timeout;
+    return c10::intrusive_ptr<Base>(
+        c10::make_intrusive<Group>(store, rank, size, has_key, own, std::move(name)));
   });
   module.def("is_kolo", [](Base& base) { return dynamic_cast<Group*>(&base) != nullptr; });
   module.def("abort", [](Base& base) { group_of(base).abort(); });

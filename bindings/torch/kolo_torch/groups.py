@@ -11,16 +11,27 @@ from torch.distributed import distributed_c10d
 
 from . import _native
 
-_DEFAULT_TIMEOUT = timedelta(minutes=30)
+DEFAULT_TIMEOUT = timedelta(minutes=30)
+_OPTIONS_OF_OTHERS = tuple(base.Options for base in (dist.ProcessGroup, getattr(torch._C._distributed_c10d, "Backend", None))
+                           if hasattr(base, "Options"))
 
 
-def create_backend(store, rank, size, timeout=_DEFAULT_TIMEOUT):
+def create_backend(store, rank, size, timeout=DEFAULT_TIMEOUT, options=None, name="group"):
     """Makes a backend without init_process_group(): rank `rank` of `size` that meet in `store`, any store of torch.distributed.
 
-    Blocks until all ranks have come. `timeout`: the longest time without any progress in a call.
+    Blocks until all ranks have come. `timeout`: the longest time without any progress in a call. `options`: an Options, the same on
+    all ranks. `name`: of the group, in its timelines.
     """
     has_key = any(os.environ.get(name) for name in ("KOLO_KEY", "KOLO_KEY_FILE"))
-    return _native.create_backend(store, rank, size, timeout, has_key)
+    return _native.create_backend(store, rank, size, timeout, has_key, options, name)
+
+
+def create_from_torch(group, options):
+    """What register_backend() calls. Options of another backend may be those of a group with a backend for each type of device."""
+    if options is not None and not isinstance(options, (_native.Options, *_OPTIONS_OF_OTHERS)):
+        raise TypeError(f"pg_options of the backend \"kolo\" are a kolo_torch.Options, and not a {type(options).__name__}")
+    options = options if isinstance(options, _native.Options) else None
+    return create_backend(group.store, group.group_rank, group.group_size, group.timeout, options, group.group_id)
 
 
 def abort(group=None):
