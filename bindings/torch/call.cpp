@@ -5,8 +5,10 @@
 #include <string>
 
 #include <ATen/ATen.h>
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/record_function.h>
 
 #include "interrupt.hpp"
 #include "kolo/error.hpp"
@@ -106,6 +108,16 @@ void Call::add_all(const std::shared_ptr<Call>& other) {
   });
 }
 
+void Call::record() {
+  if (!at::hasCallbacks()) return;
+  const auto event = std::make_shared<at::RecordFunction>(at::RecordScope::USER_SCOPE);
+  if (!event->isActive()) return;
+  event->_setAsync();  // another thread may end it
+  const std::vector<c10::IValue> inputs(held_.begin(), held_.end());
+  event->before(std::string("kolo:") + name_, c10::ArrayRef<const c10::IValue>(inputs.data(), inputs.size()));
+  recorded_ = at::wrapPropagateTLSState([event] { event->end(); });
+}
+
 bool Call::done() {
   if (settled()) return true;
   if (!std::all_of(works_.begin(), works_.end(), [](const kolo::Work& work) { return work.done(); }))
@@ -134,6 +146,7 @@ void Call::put_in_place() {
   }
   const auto steps = std::move(steps_);
   const auto held = std::move(held_);
+  if (recorded_) std::exchange(recorded_, nullptr)();
   settled_.store(true, std::memory_order_release);
   settled_.notify_all();
 }

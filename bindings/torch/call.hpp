@@ -42,6 +42,10 @@ class Call {
   /// Runs `step` when all Works are done without an error.
   void at_end(std::function<void()> step) { steps_.push_back(std::move(step)); }
 
+  /// Shows the call to torch.profiler, from here until the results are in place, with the shapes of the
+  /// tensors that it has so far. Without a profiler it allocates nothing.
+  void record();
+
   /// From here on the call has begun.
   void add(kolo::Work work) { works_.push_back(std::move(work)); }
   void add(const std::vector<kolo::Work>& works) { works_.append(works.begin(), works.end()); }
@@ -89,6 +93,7 @@ class Call {
   c10::SmallVector<at::Tensor, 2> held_;
   c10::SmallVector<kolo::Work, 1> works_;
   std::vector<std::function<void()>> steps_;
+  std::function<void()> recorded_;  // tells the profiler of the end; empty without one
   Tensors results_;
   // No lock: to release a tensor may take Python's, and its holder may ask whether the call is done.
   std::atomic<bool> has_settler_{false};  // one thread puts the results in place

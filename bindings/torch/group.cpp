@@ -134,6 +134,7 @@ template <typename Begin>
 Group::Started Group::start(c10d::OpType type, const std::shared_ptr<Call>& call, const Begin& begin) {
   try {
     Communicator communicator = this->communicator();
+    call->record();
     call->add(begin(communicator));
   } catch (const InvalidArgumentError& error) {
     Call::abandon(call);
