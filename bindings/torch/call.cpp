@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <ATen/ATen.h>
 #include <ATen/ThreadLocalState.h>
@@ -31,6 +32,10 @@ void assign(const at::Tensor& target, const at::Tensor& source) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   target.copy_(source);
 }
+
+/// On a thread that runs callbacks of futures. kolo has one for a group, and a callback may start calls and
+/// wait for their futures (PowerSGD's does): those come from threads of their own.
+thread_local bool runs_callbacks = false;
 
 /// What the caller has done wrong is a ValueError in Python; all else is a RuntimeError.
 [[noreturn]] void rethrow(const std::exception_ptr& error) {
@@ -195,6 +200,17 @@ void Call::wait(std::chrono::milliseconds timeout) {
 }
 
 void Call::then(const std::shared_ptr<Call>& call, std::function<void()> callback) {
+  if (!runs_callbacks) return queue(call, std::move(callback));
+  std::thread([call, callback = std::move(callback)] {
+    runs_callbacks = true;
+    while (!call->wait_quietly(kSignalInterval)) {
+      if (*call->closed_) return queue(call, callback);
+    }
+    callback();
+  }).detach();
+}
+
+void Call::queue(const std::shared_ptr<Call>& call, std::function<void()> callback) {
   const auto works = call->works_;
   auto left = std::make_shared<std::atomic<std::size_t>>(works.size());
   if (works.empty()) {
@@ -204,6 +220,7 @@ void Call::then(const std::shared_ptr<Call>& call, std::function<void()> callbac
   for (const kolo::Work& work : works) {
     work.then([call, left, callback](const kolo::Work&) {
       if (left->fetch_sub(1) > 1) return;
+      runs_callbacks = true;
       call->settle();
       callback();
     });
@@ -213,7 +230,7 @@ void Call::then(const std::shared_ptr<Call>& call, std::function<void()> callbac
 void Call::finish_alone(const std::shared_ptr<Call>& call) noexcept {
   if (call->done()) return;
   try {
-    then(call, [] {});  // holds the call
+    queue(call, [] {});  // holds the call
   } catch (...) {
     new std::shared_ptr<Call>(call);  // kolo may still write its memory
   }
@@ -231,8 +248,21 @@ Work::~Work() {
   Call::finish_alone(call_);
 }
 
+/// Tells the future of the call's end, which comes to one thread.
+void Work::complete(Call& call, c10::ivalue::Future& future) {
+  if (!call.is_told_first()) return;
+  if (const auto error = call.error()) return future.setError(error);
+  future.markCompleted(at::IValue(call.result()));
+}
+
 bool Work::wait(std::chrono::milliseconds timeout) {
   call_->wait(timeout);
+  std::unique_lock lock(mutex_);
+  const auto future = future_;
+  lock.unlock();  // callbacks may ask the Work
+  if (future == nullptr) return true;
+  complete(*call_, *future);  // DDP's Reducer reads its value as soon as wait() returns
+  future->wait();             // another thread may be about to complete it
   return true;
 }
 
@@ -244,10 +274,11 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   const std::lock_guard lock(mutex_);
   if (future_ != nullptr) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  Call::then(call_, [call = call_, future = future_] {
-    if (const auto error = call->error()) return future->setError(error);
-    future->markCompleted(at::IValue(call->result()));
-  });
+  if (call_->done()) {
+    complete(*call_, *future_);
+  } else {
+    Call::then(call_, [call = call_, future = future_] { complete(*call, *future); });
+  }
   return future_;
 }
 

@@ -69,6 +69,8 @@ class Call {
   /// After done(), also of a receive that failed: -1.
   int source() const { return works_.empty() ? -1 : works_.front().source(); }
   const Tensors& result() const { return results_; }
+  /// True for the first that asks.
+  bool is_told_first() { return !is_told_.exchange(true); }
   /// A send that is neither done nor given up: it must reach its peer.
   bool is_undelivered_send() { return is_send && !given_up_ && !done(); }
 
@@ -85,6 +87,7 @@ class Call {
  private:
   void check(const at::Tensor& tensor) const;
   Buffer written(const at::Tensor& tensor, bool reads);
+  static void queue(const std::shared_ptr<Call>& call, std::function<void()> callback);
   bool wait_for_works(std::chrono::nanoseconds timeout) noexcept;
   void put_in_place();
 
@@ -99,6 +102,7 @@ class Call {
   std::atomic<bool> has_settler_{false};  // one thread puts the results in place
   std::atomic<bool> settled_{false};
   std::atomic<bool> given_up_{false};
+  std::atomic<bool> is_told_{false};
   std::exception_ptr error_;  // constant once the call has settled
 };
 
@@ -119,6 +123,8 @@ class Work final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
+  static void complete(Call& call, c10::ivalue::Future& future);
+
   const std::shared_ptr<Call> call_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

@@ -62,6 +62,7 @@ class Ranks:
                 process.kill()
                 process.join()
         self.exit_codes = [process.exitcode for process in self.processes]
+        self.store = None  # a failed test keeps this object, and its copy in a later fork has no thread to end
         return results
 
 
