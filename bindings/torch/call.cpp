@@ -43,6 +43,8 @@ thread_local bool runs_callbacks = false;
     std::rethrow_exception(error);
   } catch (const InvalidArgumentError& wrong) {
     throw std::invalid_argument(wrong.what());
+  } catch (const TimeoutError& late) {  // scripts look for Gloo's words
+    throw std::runtime_error(std::string("kolo: Timed out waiting: ") + late.what());
   }
 }
 

@@ -428,10 +428,6 @@ Group::Started Group::barrier(const c10d::BarrierOptions& options) {
                [&](Communicator& communicator) { return communicator.barrier_async(options_of(options)); });
 }
 
-void Group::monitoredBarrier(const c10d::BarrierOptions& options, bool /*waits_for_all*/) {
-  barrier(options)->wait();  // the error names the ranks that have not come
-}
-
 /// A batch of one call for each pair of tensors. It checks all of them before the first starts.
 template <typename Add>
 Group::Started Group::together(c10d::OpType type, const char* name, const Tensors& out, const Tensors& in,
