@@ -32,3 +32,13 @@ configure() {
   }
   echo "${options[*]}" >"$stamp"
 }
+
+# environment_beside PYTHON FOLDER PACKAGES...: a virtual environment that sees the packages of PYTHON, and leaves them as they are.
+environment_beside() {
+  local python=$1 folder=$2 packages
+  shift 2
+  "$python" -m venv --clear "$folder" || return
+  packages=$("$folder/bin/python" -c 'import site; print(site.getsitepackages()[0])')
+  "$python" -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' >"$packages/beside.pth"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"
+}

@@ -10,6 +10,9 @@ PACKAGES = {
     "intelmpi": ["impi-rt==2021.18.1", "impi-devel==2021.18.1"],  # 2021.19 needs a libfabric that not every index has
     "oneccl": ["impi-rt==2021.18.1", "impi-devel==2021.18.1", "intel-cmplr-lib-rt==2026.2.0", "tcmlib==1.6.0"],
     "torch": ["torch==2.15.0"],
+    "torch2.11": ["torch==2.11.0", "pytest", "numpy"],
+    "torch2.13": ["torch==2.13.0", "pytest", "numpy"],
+    "torch2.15": ["torch==2.15.0", "pytest", "numpy"],
 }
 # Installed without their dependencies. This package holds oneCCL for processors; it depends on oneCCL for GPUs, 1.3 GB, whose 2022.2
 # crashes on a host without one.
