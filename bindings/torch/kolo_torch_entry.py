@@ -2,6 +2,7 @@
 import functools
 import os
 import re
+import sys
 import warnings
 
 
@@ -27,10 +28,29 @@ def _register(dist):
         _serve_gloo(dist, dist.distributed_c10d)
 
 
+    if not hasattr(dist.ProcessGroup, "shutdown") and not hasattr(dist.destroy_process_group, "__wrapped__"):
+        _end_groups(dist, dist.distributed_c10d)
+
+
 def _create(group, options):
     from kolo_torch.groups import create_from_torch
 
     return create_from_torch(group, options)
+
+
+def _end_groups(dist, c10d):
+    """PyTorch before 2.7 tells a backend nothing of destroy_process_group(), and threads that wait keep it alive."""
+    destroy = c10d.destroy_process_group
+
+    @functools.wraps(destroy)
+    def destroy_process_group(group=None):
+        kolo = sys.modules.get("kolo_torch.groups") if dist.is_initialized() else None  # not loaded: there are none of its groups
+        found = kolo.backends(None if group is None or group == dist.group.WORLD else group) if kolo else []
+        destroy(group)
+        for backend in found:
+            kolo._native.shutdown(backend)
+
+    dist.destroy_process_group = c10d.destroy_process_group = destroy_process_group
 
 
 def _serve_gloo(dist, c10d):

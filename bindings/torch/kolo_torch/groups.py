@@ -1,6 +1,5 @@
 """Groups of kolo's: to make one without init_process_group(), and what torch.distributed has no function for."""
 import atexit
-import functools
 import os
 import sys
 from datetime import timedelta
@@ -72,23 +71,6 @@ def backends(group):
 def _group_map():
     world = getattr(distributed_c10d, "_world", None)
     return world.pg_map if hasattr(world, "pg_map") else distributed_c10d._pg_map
-
-
-def _destroys(destroy):
-    @functools.wraps(destroy)
-    def destroy_process_group(group=None):
-        is_all = group is None or group == dist.group.WORLD
-        found = backends(None if is_all else group) if dist.is_initialized() else []
-        destroy(group)
-        for backend in found:
-            _native.shutdown(backend)
-
-    return destroy_process_group
-
-
-# PyTorch tells a backend nothing of destroy_process_group(), and threads that wait keep it alive.
-if not getattr(dist.destroy_process_group, "__wrapped__", None):
-    dist.destroy_process_group = distributed_c10d.destroy_process_group = _destroys(distributed_c10d.destroy_process_group)
 
 
 def leave():
