@@ -176,6 +176,17 @@ bool Call::wait_quietly(std::chrono::nanoseconds timeout) noexcept {
   return true;
 }
 
+/// ", waiting for rank 1, 2"
+std::string Call::awaited() const {
+  std::set<int> ranks;
+  for (const kolo::Work& work : works_) {
+    for (const int rank : work.waiting_for()) ranks.insert(rank);
+  }
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? ", waiting for rank " : ", ") + std::to_string(rank);
+  return text;
+}
+
 void Call::wait(std::chrono::milliseconds timeout) {
   const bool has_limit = timeout.count() > 0;
   for (std::chrono::milliseconds waited{0}; !done();) {
@@ -195,7 +206,8 @@ void Call::wait(std::chrono::milliseconds timeout) {
     waited += slice;
     if (has_limit && waited >= timeout) {
       throw std::runtime_error(std::string(name_) + ": wait() timed out after " +
-                               std::to_string(timeout.count()) + " ms; the call itself goes on");
+                               std::to_string(timeout.count()) + " ms" + awaited() +
+                               "; the call itself goes on");
     }
   }
   if (error_ != nullptr) rethrow(error_);

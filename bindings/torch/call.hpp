@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -89,6 +90,7 @@ class Call {
   Buffer written(const at::Tensor& tensor, bool reads);
   static void queue(const std::shared_ptr<Call>& call, std::function<void()> callback);
   bool wait_for_works(std::chrono::nanoseconds timeout) noexcept;
+  std::string awaited() const;
   void put_in_place();
 
   const char* const name_;

@@ -43,7 +43,8 @@ void StoreView::set(const std::string& key, const std::string& value) {
 std::string StoreView::get(const std::string& key, std::chrono::nanoseconds timeout) {
   if (!wait({key}, timeout).empty()) {
     const auto seconds = std::chrono::duration<double>(timeout).count();
-    throw TimeoutError(describe() + " has no key " + key + " after " + std::to_string(seconds) + " s", {});
+    throw TimeoutError(
+        describe() + " has no key " + key + ": timed out after " + std::to_string(seconds) + " s", {});
   }
   std::vector<std::uint8_t> value;
   guarded([&] { value = store_->get(full(key)); });
@@ -59,9 +60,10 @@ std::int64_t StoreView::add(const std::string& key, std::int64_t amount) {
 std::vector<std::string> StoreView::wait(const std::vector<std::string>& keys,
                                          std::chrono::nanoseconds timeout) {
   const auto begin = Clock::now();
-  for (auto pause = kShortestPause; !has(keys); pause = std::min(2 * pause, kLongestPause)) {
-    if (Clock::now() - begin < timeout) {
-      std::this_thread::sleep_for(pause);
+  while (!has(keys)) {
+    const auto waited = Clock::now() - begin;
+    if (waited < timeout) {
+      std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 8, kShortestPause, kLongestPause));
       continue;
     }
     std::vector<std::string> missing;
@@ -102,8 +104,8 @@ std::string key_from(StoreView& store, int rank, int size, std::chrono::nanoseco
   }
   if (store.wait({"key"}, timeout).empty()) return store.get("key", timeout);
   std::ostringstream text;
-  text << "rank 0 of " << size << " did not come within " << std::chrono::duration<double>(timeout).count()
-       << " s (meeting at " << store.describe() << ")";
+  text << "rank 0 of " << size << " did not come: timed out after "
+       << std::chrono::duration<double>(timeout).count() << " s (meeting at " << store.describe() << ")";
   throw RendezvousError(text.str(), {});
 }
 

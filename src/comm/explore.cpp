@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <span>
 
 #include <fmt/format.h>
@@ -194,13 +195,31 @@ void find_links(Communicator& communicator, const Wireup& wireup, selection::Top
   topology.oversubscribed = found.back() != 0;
 }
 
-/// Rank 0's table, on all ranks. Collective. A file that cannot be read counts as no table, with a warning.
-selection::TuningTable shared_table(Communicator& communicator) {
+/// What groups of this process have measured inside this host: the next group does not measure it again.
+struct Measured {
+  std::mutex mutex;
+  selection::TuningTable table;
+};
+Measured& measured() {
+  static auto* const instance = new Measured;
+  return *instance;
+}
+
+/// Rank 0's table, with what its process has measured in this setting, on all ranks. Collective. A file that
+/// cannot be read counts as no table, with a warning.
+selection::TuningTable shared_table(Communicator& communicator, const selection::Setting& setting) {
   std::string text;
-  if (communicator.rank() == 0 && !selection::table_path().empty()) {
-    const auto table = selection::read_table(selection::table_path());
-    if (!table.ok()) log().warn("the tuning table is left out: {}", table.status().message());
-    if (table.ok() && !table.value().empty()) text = table.value().text();
+  if (communicator.rank() == 0) {
+    selection::TuningTable table;
+    if (!selection::table_path().empty()) {
+      auto read = selection::read_table(selection::table_path());
+      if (!read.ok()) log().warn("the tuning table is left out: {}", read.status().message());
+      if (read.ok()) table = std::move(read).value();
+    }
+    const std::lock_guard lock(measured().mutex);
+    const auto model = measured().table.model(setting);
+    if (model && !table.model(setting)) table.set_model(setting, *model);
+    if (!table.empty()) text = table.text();
   }
   std::uint64_t length = text.size();
   communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
@@ -295,13 +314,15 @@ selection::Topology explore(Communicator& communicator, const Wireup& wireup, bo
   topology.host_names = wireup.host_names;
   topology.cores = wireup.cores;
   find_links(communicator, wireup, topology);
-  topology.table = shared_table(communicator);
+  topology.table = shared_table(communicator, topology.setting());
   topology.bandwidth = selection::bandwidths_between(topology.host_names, topology.table);
   topology.ring = shared_ring(communicator, topology);
   const selection::Setting setting = topology.setting();
   const auto known = topology.table.model(setting);
   if (!known && measures) {
     topology.set_model(measure_costs(communicator, wireup.hosts, wireup.cores));
+    const std::lock_guard lock(measured().mutex);
+    if (wireup.hosts.empty()) measured().table.set_model(setting, topology.model);
   } else {
     topology.set_model(known ? *known : selection::typical_cost_model());
   }
