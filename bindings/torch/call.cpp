@@ -50,7 +50,7 @@ thread_local bool runs_callbacks = false;
 
 }  // namespace
 
-void Call::check(const at::Tensor& tensor) const {
+void Call::check_device(const at::Tensor& tensor) const {
   const std::string name = name_;
   if (!tensor.defined()) throw std::invalid_argument(name + ": the tensor is undefined");
   if (!tensor.device().is_cpu()) {
@@ -59,7 +59,17 @@ void Call::check(const at::Tensor& tensor) const {
         ", and kolo moves those of the CPU: init_process_group(\"cpu:kolo,cuda:nccl\") "
         "gives each device its own backend");
   }
-  if (tensor.layout() != at::kStrided) throw std::invalid_argument(name + ": a tensor is not dense");
+}
+
+void Call::check(const at::Tensor& tensor) const {
+  check_device(tensor);
+  if (tensor.layout() != at::kStrided)
+    throw std::invalid_argument(std::string(name_) + ": a tensor is not dense");
+}
+
+void Call::changes(const at::Tensor& tensor) {
+  check_device(tensor);
+  results_.push_back(tensor);
 }
 
 BorrowedConstBuffer Call::input(const at::Tensor& tensor) {

@@ -40,6 +40,8 @@ class Call {
   Buffer in_out(const at::Tensor& tensor) { return written(tensor, true); }
   /// As in_out(), but of int64: `tensor` gets the sum there divided by `divisor`, rounded towards zero.
   Buffer in_out_divided(const at::Tensor& tensor, int divisor);
+  /// A tensor that a step changes, of any layout: part of result().
+  void changes(const at::Tensor& tensor);
   /// Runs `step` when all Works are done without an error.
   void at_end(std::function<void()> step) { steps_.push_back(std::move(step)); }
 
@@ -86,6 +88,7 @@ class Call {
   bool is_send = false;
 
  private:
+  void check_device(const at::Tensor& tensor) const;
   void check(const at::Tensor& tensor) const;
   Buffer written(const at::Tensor& tensor, bool reads);
   static void queue(const std::shared_ptr<Call>& call, std::function<void()> callback);

@@ -6,7 +6,6 @@
 #include <unordered_set>
 
 #include "interrupt.hpp"
-#include "kolo/call_batch.hpp"
 #include "store.hpp"
 #include "tensors.hpp"
 
@@ -24,19 +23,6 @@ struct Groups {
 Groups& groups() {
   static auto* const instance = new Groups;
   return *instance;
-}
-
-/// PyTorch has timeouts of 10,000 years, which nanoseconds cannot hold.
-std::chrono::nanoseconds nanoseconds_of(std::chrono::milliseconds timeout) {
-  return std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365 * 100));
-}
-
-/// A timeout that is not set is 0 or -1 ms: the group's.
-template <typename Options>
-CallOptions options_of(const Options& options) {
-  CallOptions made;
-  if (options.timeout.count() > 0) made.timeout = nanoseconds_of(options.timeout);
-  return made;
 }
 
 template <typename T>
@@ -103,6 +89,10 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, b
         "kolo: the key with which ranks prove that they belong to the job comes through its store. A process "
         "that reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
   }
+  enrol();
+}
+
+void Group::enrol() {
   const std::lock_guard lock(groups().mutex);
   groups().all.insert(this);
 }
@@ -128,29 +118,6 @@ Communicator Group::communicator() const {
   const std::lock_guard lock(mutex_);
   if (!communicator_.valid()) throw std::runtime_error("kolo: this process group was destroyed");
   return communicator_;
-}
-
-template <typename Begin>
-Group::Started Group::start(c10d::OpType type, const std::shared_ptr<Call>& call, const Begin& begin) {
-  try {
-    Communicator communicator = this->communicator();
-    call->record();
-    call->add(begin(communicator));
-  } catch (const InvalidArgumentError& error) {
-    Call::abandon(call);
-    throw std::invalid_argument(error.what());  // a ValueError in Python
-  } catch (...) {
-    Call::abandon(call);
-    throw;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (!call->is_message) ++sequence_;
-    if (pending_.size() >= sweep_at_) sweep();
-    pending_.push_back(call);
-    if (coalesced_ != nullptr) coalesced_->add_all(call);
-  }
-  return c10::make_intrusive<Work>(rank_, type, call);
 }
 
 void Group::sweep() {
@@ -198,6 +165,7 @@ void Group::shutdown(Timeout patience) {
     if (call != nullptr && call->is_undelivered_send())
       call->wait_quietly(end - std::chrono::steady_clock::now());
   }
+  if (last.valid()) sparse_.end(last);
   *closed_ = true;
   if (timeline != nullptr) write_timeline(*timeline);
 }
@@ -236,24 +204,28 @@ Group::Started Group::broadcast(Tensors& data, const c10d::BroadcastOptions& opt
   });
 }
 
-/// With the group's algorithm, and its wire format if the call can have one and TCP carries it.
-template <typename Asked>
-CallOptions Group::all_reduce_options(const Asked& options, const at::Tensor& tensor) const {
-  CallOptions made = options_of(options);
-  made.algorithm = options_->algorithm;
-  const bool averages = options.reduceOp == c10d::ReduceOp::SUM || options.reduceOp == c10d::ReduceOp::AVG;
-  if (has_network_ && averages && tensor.scalar_type() == at::kFloat) made.wire = options_->wire;
-  return made;
-}
-
 Group::Started Group::allreduce(Tensors& data, const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(data, "all_reduce");
+  if (tensor.layout() == at::kSparse) return allreduce_sparse(data, options);
   const auto call = make_call("all_reduce");
   const Buffer buffer = averages_integers(options.reduceOp, tensor) ? call->in_out_divided(tensor, size_)
                                                                     : call->in_out(tensor);
   return start(c10d::OpType::ALLREDUCE, call, [&](Communicator& communicator) {
     return communicator.all_reduce_async(buffer, reduction_of(options.reduceOp, tensor),
                                          all_reduce_options(options, tensor));
+  });
+}
+
+Group::Started Group::allreduce_sparse(Tensors& data, const c10d::AllreduceOptions& options) {
+  const at::Tensor& tensor = only(data, "all_reduce");
+  const auto call = make_call("all_reduce");
+  call->changes(tensor);
+  if (options.reduceOp.op_ != c10d::ReduceOp::SUM)
+    throw std::invalid_argument("all_reduce: kolo only sums sparse tensors");
+  static_cast<void>(reduction_of(options.reduceOp, tensor));
+  return start(c10d::OpType::ALLREDUCE, call, [&](Communicator& communicator) {
+    sparse_.begin(communicator, call, tensor, options_of(options));
+    return std::vector<kolo::Work>();
   });
 }
 
@@ -291,29 +263,6 @@ Group::Started Group::_allgather_base(at::Tensor& out, at::Tensor& in,
   const Buffer to = call->output(out);
   return start(c10d::OpType::_ALLGATHER_BASE, call, [&](Communicator& communicator) {
     return communicator.all_gather_async(from, to, {}, options_of(options));
-  });
-}
-
-/// out[r] holds rank r's tensors: one call for each of them.
-Group::Started Group::allgather_coalesced(Lists& out, Tensors& in, const c10d::AllgatherOptions& options) {
-  const auto call = make_call("all_gather_coalesced");
-  std::vector<Tensors> parts(in.size());
-  for (const Tensors& list : out) {
-    bool fits = list.size() == in.size();
-    for (std::size_t i = 0; fits && i < in.size(); ++i) {
-      fits = list[i].numel() == in[i].numel() && list[i].scalar_type() == in[i].scalar_type();
-      parts[i].push_back(list[i]);
-    }
-    if (!fits) throw std::invalid_argument("all_gather_coalesced: a rank's outputs are not like the inputs");
-  }
-  if (std::ssize(out) != size_ || in.empty())
-    throw std::invalid_argument("all_gather_coalesced: there must be tensors, and outputs for each rank");
-  return start(c10d::OpType::ALLGATHER_COALESCED, call, [&](Communicator& communicator) {
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const auto from = call->input(in[i]);
-      call->add(communicator.all_gather_async(from, call->outputs(parts[i]), options_of(options)));
-    }
-    return std::vector<kolo::Work>();
   });
 }
 
@@ -426,63 +375,6 @@ Group::Started Group::barrier(const c10d::BarrierOptions& options) {
   }
   return start(c10d::OpType::BARRIER, call,
                [&](Communicator& communicator) { return communicator.barrier_async(options_of(options)); });
-}
-
-/// A batch of one call for each pair of tensors. It checks all of them before the first starts.
-template <typename Add>
-Group::Started Group::together(c10d::OpType type, const char* name, const Tensors& out, const Tensors& in,
-                               const Add& add) {
-  if (in.empty() || in.size() != out.size())
-    throw std::invalid_argument(std::string(name) +
-                                ": there must be as many outputs as inputs, and at least one");
-  const auto call = make_call(name);
-  return start(type, call, [&](Communicator& communicator) {
-    CallBatch batch(communicator);
-    for (std::size_t i = 0; i < in.size(); ++i) add(batch, *call, out[i], in[i]);
-    return batch.start();
-  });
-}
-
-Group::Started Group::allreduce_coalesced(Tensors& data, const c10d::AllreduceCoalescedOptions& options) {
-  return together(c10d::OpType::ALLREDUCE_COALESCED, "all_reduce_coalesced", data, data,
-                  [&](CallBatch& batch, Call& call, const at::Tensor& tensor, const at::Tensor&) {
-                    const bool divides = averages_integers(options.reduceOp, tensor);
-                    batch.all_reduce(divides ? call.in_out_divided(tensor, size_) : call.in_out(tensor),
-                                     reduction_of(options.reduceOp, tensor),
-                                     all_reduce_options(options, tensor));
-                  });
-}
-
-Group::Started Group::allgather_into_tensor_coalesced(Tensors& out, Tensors& in,
-                                                      const c10d::AllgatherOptions& options) {
-  return together(c10d::OpType::ALLGATHER_COALESCED, "all_gather_into_tensor_coalesced", out, in,
-                  [&](CallBatch& batch, Call& call, const at::Tensor& whole, const at::Tensor& part) {
-                    const auto from = call.input(part);
-                    batch.all_gather(from, call.output(whole), {}, options_of(options));
-                  });
-}
-
-Group::Started Group::reduce_scatter_tensor_coalesced(Tensors& out, Tensors& in,
-                                                      const c10d::ReduceScatterOptions& options) {
-  return together(c10d::OpType::REDUCE_SCATTER, "reduce_scatter_tensor_coalesced", out, in,
-                  [&](CallBatch& batch, Call& call, const at::Tensor& part, const at::Tensor& whole) {
-                    const bool divides = averages_integers(options.reduceOp, part);
-                    const auto from = call.input(divides ? whole.to(at::kLong) : whole);
-                    batch.reduce_scatter(from, divides ? call.in_out_divided(part, size_) : call.output(part),
-                                         reduction_of(options.reduceOp, part), {}, options_of(options));
-                  });
-}
-
-void Group::startCoalescing() {
-  const std::lock_guard lock(mutex_);
-  coalesced_ = make_call("coalesced calls");
-  coalesced_->is_message = true;  // a barrier waits for each of them, as far as it does
-}
-
-Group::Started Group::endCoalescing() {
-  const std::lock_guard lock(mutex_);
-  if (coalesced_ == nullptr) throw std::runtime_error("kolo: coalescing has not begun on this group");
-  return c10::make_intrusive<Work>(rank_, c10d::OpType::UNKNOWN, std::exchange(coalesced_, nullptr));
 }
 
 }  // namespace kolo::pytorch

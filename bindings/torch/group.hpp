@@ -3,18 +3,35 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "call.hpp"
 #include "kolo/communicator.hpp"
+#include "kolo/error.hpp"
 #include "options.hpp"
+#include "sparse.hpp"
 #include "version.hpp"
 
 namespace kolo::pytorch {
+
+/// PyTorch has timeouts of 10,000 years, which nanoseconds cannot hold.
+inline std::chrono::nanoseconds nanoseconds_of(std::chrono::milliseconds timeout) {
+  return std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365 * 100));
+}
+
+/// A timeout that is not set is 0 or -1 ms: the group's.
+template <typename Options>
+CallOptions options_of(const Options& options) {
+  CallOptions made;
+  if (options.timeout.count() > 0) made.timeout = nanoseconds_of(options.timeout);
+  return made;
+}
 
 /// The methods are those of PyTorch's base class. They begin a call and return its Work. Thread-safe, as far
 /// as all ranks begin their calls in one order.
@@ -60,6 +77,8 @@ class Group final : public Base {
   void monitoredBarrier(const c10d::BarrierOptions& options, bool waits_for_all) override;
 
   // Virtual in later versions only.
+  /// Of COO tensors: the sum alone.
+  Started allreduce_sparse(Tensors& data, const c10d::AllreduceOptions& options);
   Started allgather_into_tensor_coalesced(Tensors& out, Tensors& in, const c10d::AllgatherOptions& options);
   Started reduce_scatter_tensor_coalesced(Tensors& out, Tensors& in,
                                           const c10d::ReduceScatterOptions& options);
@@ -92,6 +111,7 @@ class Group final : public Base {
   template <typename Asked>
   CallOptions all_reduce_options(const Asked& options, const at::Tensor& tensor) const;
   void write_timeline(const Timeline& timeline) const;
+  void enrol();
   Communicator communicator() const;
   void sweep();
 
@@ -99,7 +119,8 @@ class Group final : public Base {
 
   const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
   mutable std::mutex mutex_;
-  Communicator communicator_;        // without a group after shutdown()
+  Communicator communicator_;  // without a group after shutdown()
+  SparseSums sparse_;
   Pending pending_;                  // calls that may not be done
   std::shared_ptr<Call> coalesced_;  // between startCoalescing() and endCoalescing(): ends after all calls
   std::size_t sweep_at_ = 64;        // length at which calls that are done leave pending_
@@ -110,5 +131,38 @@ class Group final : public Base {
   std::shared_ptr<Timeline> timeline_;  // null: none, or it was written
   bool has_network_ = false;            // TCP links this rank to another one
 };
+
+/// With the group's algorithm, and its wire format if the call can have one and TCP carries it.
+template <typename Asked>
+CallOptions Group::all_reduce_options(const Asked& options, const at::Tensor& tensor) const {
+  CallOptions made = options_of(options);
+  made.algorithm = options_->algorithm;
+  const bool averages = options.reduceOp == c10d::ReduceOp::SUM || options.reduceOp == c10d::ReduceOp::AVG;
+  if (has_network_ && averages && tensor.scalar_type() == at::kFloat) made.wire = options_->wire;
+  return made;
+}
+
+template <typename Begin>
+Group::Started Group::start(c10d::OpType type, const std::shared_ptr<Call>& call, const Begin& begin) {
+  try {
+    Communicator communicator = this->communicator();
+    call->record();
+    call->add(begin(communicator));
+  } catch (const InvalidArgumentError& error) {
+    Call::abandon(call);
+    throw std::invalid_argument(error.what());  // a ValueError in Python
+  } catch (...) {
+    Call::abandon(call);
+    throw;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (!call->is_message) ++sequence_;
+    if (pending_.size() >= sweep_at_) sweep();
+    pending_.push_back(call);
+    if (coalesced_ != nullptr) coalesced_->add_all(call);
+  }
+  return c10::make_intrusive<Work>(rank_, type, call);
+}
 
 }  // namespace kolo::pytorch

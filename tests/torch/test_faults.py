@@ -71,7 +71,7 @@ def test_calls_that_differ_raise_on_all_ranks(function):
 
 
 def wrong(rank, size):
-    for call in (lambda: dist.all_reduce(torch.ones(3).to_sparse()),
+    for call in (lambda: dist.broadcast(torch.ones(3).to_sparse(), 0),
                  lambda: dist.all_gather([torch.ones(3)], torch.ones(3)),
                  lambda: dist.reduce_scatter(torch.ones(3), [torch.ones(3)] * (size + 1)),
                  lambda: dist.all_gather_into_tensor(torch.ones(3), torch.ones(3)),

@@ -54,6 +54,24 @@ def losses(rank, size, what):
     return found
 
 
+def embedding_losses(rank, size):
+    """With sparse gradients, which only some ranks have for some rows."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.EmbeddingBag(100, 8, sparse=True), torch.nn.Linear(8, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(rank)
+    found = []
+    for _ in range(15):
+        words = torch.randint(0, 20 + 50 * rank, (16, 4), generator=generator)
+        optimizer.zero_grad()
+        loss = ((model(words) - words.float().mean(1, keepdim=True) / 50) ** 2).mean()
+        loss.backward()
+        assert model.module[0].weight.grad.is_sparse
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
 def uneven(rank, size):
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(4, 1))
@@ -76,6 +94,12 @@ def test_losses_are_those_of_gloo(what):
 
 def test_four_ranks():
     kolo, gloo = run(4, losses, "plain"), run(4, losses, "plain", backend="gloo")
+    for mine, theirs in zip(kolo, gloo):
+        assert mine == pytest.approx(theirs, rel=1e-5)
+
+
+def test_sparse_gradients():
+    kolo, gloo = run(2, embedding_losses), run(2, embedding_losses, backend="gloo")
     for mine, theirs in zip(kolo, gloo):
         assert mine == pytest.approx(theirs, rel=1e-5)
 
