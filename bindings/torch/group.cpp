@@ -78,7 +78,7 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, b
     }
   }
   communicator_ = met.get();
-  for (int peer = 0; peer < size; ++peer) has_network_ |= communicator_.transport_to(peer) == "tcp";
+  find_network();
   try {
     communicator_.estimate("all_reduce", 1, {.algorithm = options_->algorithm, .wire = options_->wire});
   } catch (const InvalidArgumentError& error) {
@@ -90,6 +90,10 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, b
         "that reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
   }
   enrol();
+}
+
+void Group::find_network() {
+  for (int peer = 0; peer < size_; ++peer) has_network_ |= communicator_.transport_to(peer) == "tcp";
 }
 
 void Group::enrol() {

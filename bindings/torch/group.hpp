@@ -47,6 +47,8 @@ class Group final : public Base {
   /// Throws std::invalid_argument for options that no call could have. Python's lock must not be held.
   Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool has_key,
         const GroupOptions& options, std::string name);
+  /// A part of another group.
+  Group(Communicator communicator, const GroupOptions& options);
   /// As shutdown().
   ~Group() override;
 
@@ -96,6 +98,15 @@ class Group final : public Base {
   void shutdown(Timeout patience);
   void shutdown();
   c10::intrusive_ptr<Base::Options> getBackendOptions() { return options_; }
+  bool supportsSplitting() const { return true; }
+  /// All ranks call it; those that are not among `ranks` get null. The new group has the links of this one,
+  /// so that a failure of one is a failure of both.
+  c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                 const c10::intrusive_ptr<Base::Options>& options);
+  bool supportsShrinking() const { return true; }
+  /// The ranks that stay call it: also after a failure, which `flags` other than 0 bring about.
+  c10::intrusive_ptr<Base> shrink(const std::vector<std::int64_t>& excluded, int flags,
+                                  const c10::intrusive_ptr<Base::Options>& options);
 
   /// shutdown() of all groups of the process.
   static void shutdown_all(bool waits_for_sends);
@@ -111,7 +122,10 @@ class Group final : public Base {
   template <typename Asked>
   CallOptions all_reduce_options(const Asked& options, const at::Tensor& tensor) const;
   void write_timeline(const Timeline& timeline) const;
+  void find_network();
   void enrol();
+  c10::intrusive_ptr<Base> part(Communicator communicator,
+                                const c10::intrusive_ptr<Base::Options>& options) const;
   Communicator communicator() const;
   void sweep();
 

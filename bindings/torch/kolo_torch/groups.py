@@ -73,6 +73,24 @@ def _group_map():
     return world.pg_map if hasattr(world, "pg_map") else distributed_c10d._pg_map
 
 
+def _as_custom(create):
+    @functools.wraps(create)
+    def create_shrunk_process_group(backend, *rest):
+        group = create(backend, *rest)
+        if _native.is_kolo(backend):
+            custom = dist.ProcessGroup.BackendType.CUSTOM
+            group._register_backend(torch.device("cpu"), custom, backend)
+            group._set_default_backend(custom)
+        return group
+
+    return create_shrunk_process_group
+
+
+# shrink_group() takes all groups on the CPU for Gloo's, and DistributedDataParallel would use kolo's as that class.
+if hasattr(distributed_c10d, "_create_shrunk_process_group"):
+    distributed_c10d._create_shrunk_process_group = _as_custom(distributed_c10d._create_shrunk_process_group)
+
+
 def leave():
     _native.shutdown_all(getattr(sys, "last_type", None) is None)
 
