@@ -1,5 +1,6 @@
 """Groups of kolo's: to make one without init_process_group(), and what torch.distributed has no function for."""
 import atexit
+import functools
 import os
 import sys
 from datetime import timedelta
