@@ -77,7 +77,28 @@ def operations(dtype):
     return bits if dtype == torch.bool else [*bits, ReduceOp.AVG]
 
 
+class Gloo:
+    """A second group of the same ranks, over Gloo: what it makes of the same calls, as far as it has them."""
+
+    def __init__(self):
+        self.group, self.compared, self.lacks = dist.new_group(backend="gloo"), 0, set()
+
+    def check(self, name, got, out, call):
+        """`got` is what call(out, group) writes to `out`, a tensor or a list of them."""
+        if name in self.lacks:
+            return
+        try:
+            call(out, self.group)
+        except (RuntimeError, ValueError, NotImplementedError):
+            self.lacks.add(name)  # on all ranks alike, before it has sent anything
+            return
+        for mine, theirs in zip(*[(t if isinstance(t, list) else [t]) for t in (got, out)]):
+            check(mine, theirs, f"{name}, beside Gloo")
+        self.compared += 1
+
+
 def reductions(rank, size, dtype):
+    gloo = Gloo()
     for seed, shape in enumerate(SHAPES):
         for layout in range(3):
             mine = data(rank, shape, dtype, seed)
@@ -87,51 +108,77 @@ def reductions(rank, size, dtype):
                 tensor = laid_out(mine, layout + rank)
                 dist.all_reduce(tensor, op)
                 check(tensor, expected, f"all_reduce {op} {shape} {layout}")
+                compares = layout == 0 and dtype != torch.bool and 0 not in shape  # Gloo adds up bools as bytes
+                if compares:
+                    gloo.check(f"all_reduce {op}", tensor, mine.clone(), lambda out, group: dist.all_reduce(out, op, group=group))
                 tensor = laid_out(mine, layout + rank)
                 dist.reduce(tensor, size - 1, op)
                 check(tensor, expected if rank == size - 1 else mine, f"reduce {op} {shape} {layout}")
+                if compares:
+                    out = mine.clone()
+                    gloo.check(f"reduce {op}", tensor if rank == size - 1 else out, out,
+                               lambda out, group: dist.reduce(out, size - 1, op, group=group))
                 parts = [[data(r, shape, dtype, seed + 10 * p) for p in range(size)] for r in range(size)]
                 own = reduced(op, [parts[r][rank] for r in range(size)])
                 out = blank(shape, dtype, layout + rank)
                 dist.reduce_scatter(out, [laid_out(p, layout) for p in parts[rank]], op)
                 check(out, own, f"reduce_scatter {op} {shape} {layout}")
+                if compares:
+                    gloo.check(f"reduce_scatter {op}", out, blank(shape, dtype, 0),
+                               lambda out, group: dist.reduce_scatter(out, parts[rank], op, group=group))
                 if shape:
                     out = blank(shape, dtype, layout + rank)
                     dist.reduce_scatter_tensor(out, laid_out(torch.cat(parts[rank]), layout), op)
                     check(out, own, f"reduce_scatter_tensor {op} {shape} {layout}")
+    return gloo.compared
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_reductions(size, dtype):
-    run(size, reductions, dtype)
+    compared = run(size, reductions, dtype)
+    assert min(compared) >= (48 if dtype in (torch.float32, torch.int64) else 0)  # 4 operations of 6 shapes
 
 
 def moves(rank, size, dtype):
+    gloo = Gloo()
     for seed, shape in enumerate(SHAPES):
         for layout in range(3):
             where = f"{shape} {layout}"
             mine = laid_out(data(rank, shape, dtype, seed), layout + rank)
             all_of_it = [data(r, shape, dtype, seed) for r in range(size)]
             root = seed % size
+            compares = layout == 0 and 0 not in shape
+            plain = mine.clone(memory_format=torch.contiguous_format)  # Gloo sends in the order of the memory
+            blanks = [blank(shape, dtype, 0) for _ in range(size)]
 
             tensor = mine.clone() if layout == 0 else laid_out(data(rank, shape, dtype, seed), layout + rank)
             dist.broadcast(tensor, root)
             check(tensor, all_of_it[root], f"broadcast {where}")
+            if compares:
+                gloo.check("broadcast", tensor, plain.clone(), lambda out, group: dist.broadcast(out, root, group=group))
 
             out = [blank(shape, dtype, layout + r) for r in range(size)]
             dist.all_gather(out, mine)
             for r in range(size):
                 check(out[r], all_of_it[r], f"all_gather {where}")
+            if compares:
+                gloo.check("all_gather", out, [b.clone() for b in blanks], lambda out, group: dist.all_gather(out, plain, group=group))
 
             out = [blank(shape, dtype, layout + r) for r in range(size)] if rank == root else None
             dist.gather(mine, out, root)
             for r in range(size if rank == root else 0):
                 check(out[r], all_of_it[r], f"gather {where}")
+            if compares:
+                gloo.check("gather", out or [], [b.clone() for b in blanks] if rank == root else [],
+                           lambda out, group: dist.gather(plain, out or None, root, group=group))
 
             tensor = blank(shape, dtype, layout + rank)
             dist.scatter(tensor, [laid_out(t, layout) for t in all_of_it] if rank == root else None, root)
             check(tensor, all_of_it[rank], f"scatter {where}")
+            if compares:
+                gloo.check("scatter", tensor, blank(shape, dtype, 0),
+                           lambda out, group: dist.scatter(out, all_of_it if rank == root else None, root, group=group))
 
             out = [blank(shape, dtype, layout) for _ in range(size)]
             dist.all_to_all(out, [laid_out(data(10 * rank + r, shape, dtype, seed), layout + r) for r in range(size)])
@@ -145,14 +192,19 @@ def moves(rank, size, dtype):
             check(tensor, torch.cat(all_of_it), f"all_gather_into_tensor {where}")
 
             tensor = laid_out(torch.cat([blank(shape, dtype, 0)] * size), layout)
-            dist.all_to_all_single(tensor, laid_out(torch.cat([data(10 * rank + r, shape, dtype, seed) for r in range(size)]), layout))
+            sent = torch.cat([data(10 * rank + r, shape, dtype, seed) for r in range(size)])
+            dist.all_to_all_single(tensor, laid_out(sent, layout))
             check(tensor, torch.cat([data(10 * r + rank, shape, dtype, seed) for r in range(size)]), f"all_to_all_single {where}")
+            if compares:
+                gloo.check("all_to_all_single", tensor, torch.cat(blanks), lambda out, group: dist.all_to_all_single(out, sent, group=group))
+    return gloo.compared
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_moves(size, dtype):
-    run(size, moves, dtype)
+    compared = run(size, moves, dtype)
+    assert min(compared) >= (25 if dtype in (torch.float32, torch.int64) else 0)  # 5 calls of 5 shapes
 
 
 def uneven(rank, size):
