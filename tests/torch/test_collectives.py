@@ -263,8 +263,9 @@ def test_messages(size):
 def factors(rank, size):
     names = vars(torch._C._distributed_c10d)
     make = names.get("_make_premul_sum") or names["_make_nccl_premul_sum"]
-    for factor in (rank + 0.5, torch.tensor([rank + 0.5])):
-        tensor = torch.full((6,), 2.0)
+    for factor, dtype in ((rank + 0.5, torch.float32), (torch.tensor([rank + 0.5]), torch.float32), (rank + 0.5, torch.float64),
+                          (rank + 0.5, torch.float16), (rank + 0.5, torch.bfloat16), (rank + 0.5, torch.complex64)):
+        tensor = torch.full((6,), 2.0, dtype=dtype)
         try:
             op = make(factor if not torch.is_tensor(factor) else [factor])
         except TypeError:
@@ -306,6 +307,12 @@ def newer(rank, size, dtype):
     out = torch.zeros(200).to(dtype)
     dist.all_gather_into_tensor(out, tensor)
     assert out.float().sum() == 200 * size
+    dist.all_reduce(tensor, ReduceOp.AVG)
+    dist.broadcast(tensor, 0)
+    assert tensor.float().sum() == 100 * size
+    part = torch.zeros(100).to(dtype)
+    dist.reduce_scatter(part, [tensor] * size)
+    assert part.float().sum() == 100 * size * size
 
 
 @pytest.mark.parametrize("name", ["uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"])
