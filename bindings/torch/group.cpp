@@ -84,10 +84,18 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, b
   } catch (const InvalidArgumentError& error) {
     throw std::invalid_argument(std::string("kolo_torch.Options: ") + error.what());
   }
-  if (!has_key && rank == 0 && has_network_) {
-    TORCH_WARN_ONCE(
+  static std::atomic<bool> is_known{false};  // to rank 0 of this process's first group, which has told of it
+  if (!has_key && has_network_ && !is_known.exchange(true) && rank == 0) {
+    TORCH_WARN(
         "kolo: the key with which ranks prove that they belong to the job comes through its store. A process "
         "that reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
+  }
+  if (has_network_) {
+    const std::string network = communicator_.network();
+    const std::string name = misleading_name(network);
+    if (!name.empty() && !network.ends_with(", as told")) {  // by KOLO_INTERFACE
+      TORCH_WARN_ONCE("kolo: ", name, ", and kolo listens at ", network, " (KOLO_INTERFACE names another)");
+    }
   }
   enrol();
 }

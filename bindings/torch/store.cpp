@@ -1,13 +1,16 @@
 #include "store.hpp"
 
+#include <netdb.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <thread>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 namespace kolo::pytorch {
 namespace {
@@ -79,11 +82,21 @@ void StoreView::remove(const std::string& key) {
 }
 
 std::string StoreView::describe() const {
-  c10d::Store* inner = store_.get();
-  while (auto* view = dynamic_cast<c10d::PrefixStore*>(inner)) inner = view->getUnderlyingStore().get();
-  const auto* tcp = dynamic_cast<const c10d::TCPStore*>(inner);
+  const auto* tcp = tcp_store();
   if (tcp == nullptr) return "PyTorch's store";
   return "PyTorch's store at " + tcp->getHost() + ":" + std::to_string(tcp->getPort());
+}
+
+std::string StoreView::host() const {
+  const auto* tcp = tcp_store();
+  return tcp == nullptr ? std::string() : tcp->getHost();
+}
+
+/// Null if it is another kind of store.
+const c10d::TCPStore* StoreView::tcp_store() const {
+  c10d::Store* inner = store_.get();
+  while (auto* view = dynamic_cast<c10d::PrefixStore*>(inner)) inner = view->getUnderlyingStore().get();
+  return dynamic_cast<const c10d::TCPStore*>(inner);
 }
 
 bool StoreView::has(const std::vector<std::string>& keys) const {
@@ -107,6 +120,21 @@ std::string key_from(StoreView& store, int rank, int size, std::chrono::nanoseco
   text << "rank 0 of " << size << " did not come: timed out after "
        << std::chrono::duration<double>(timeout).count() << " s (meeting at " << store.describe() << ")";
   throw RendezvousError(text.str(), {});
+}
+
+std::string misleading_name(const std::string& network) {
+  char name[256] = "", address[256] = "";
+  addrinfo* found = nullptr;
+  if (::gethostname(name, sizeof name - 1) != 0 || ::getaddrinfo(name, nullptr, nullptr, &found) != 0)
+    return std::string("this host's name, ") + name + ", leads nowhere";
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, ::freeaddrinfo);
+  for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
+    if (::getnameinfo(one->ai_addr, one->ai_addrlen, address, sizeof address, nullptr, 0, NI_NUMERICHOST) !=
+        0)
+      continue;
+    if (network.find(address) != std::string::npos) return {};
+  }
+  return std::string("this host's name, ") + name + ", leads to " + address;
 }
 
 }  // namespace kolo::pytorch

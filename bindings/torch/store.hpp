@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "kolo/store.hpp"
 
@@ -25,11 +26,13 @@ class StoreView final : public Store {
                                 std::chrono::nanoseconds timeout) override;
   void remove(const std::string& key) override;
   std::string describe() const override;
+  std::string host() const override;
   /// Makes calls throw, those of other threads too.
   void cancel() { is_cancelled_ = true; }
 
  private:
   bool has(const std::vector<std::string>& keys) const;
+  const c10d::TCPStore* tcp_store() const;
   template <typename Function>
   void guarded(const Function& function) const;
 
@@ -39,5 +42,9 @@ class StoreView final : public Store {
 
 /// The job's key: rank 0 of `size` puts one into the store if there is none, and all ranks read it.
 std::string key_from(StoreView& store, int rank, int size, std::chrono::nanoseconds timeout);
+
+/// Where this host's name leads, in words, if it is none of the addresses in `network`; else empty. Gloo goes
+/// by that name.
+std::string misleading_name(const std::string& network);
 
 }  // namespace kolo::pytorch

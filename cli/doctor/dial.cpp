@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/config.hpp"
-#include "rendezvous/own_store.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/transport.hpp"
 
@@ -37,8 +36,7 @@ class Side {
  public:
   Side(Store& store, const std::string& name, int role, const std::string& host)
       : store_(store), name_(name), role_(role) {
-    auto options =
-        transport::make_transport_options(config(), job_key(), name, rendezvous::host_of(store), host);
+    auto options = transport::make_transport_options(config(), job_key(), name, store.host(), host);
     auto made = options.ok() ? transport::make_tcp_transport(*options) : options.status();
     if (made.ok()) {
       transport_ = std::move(*made);

@@ -136,6 +136,9 @@ class Communicator {
   int size() const;
   /// The transport that links this rank to `peer`: "shm", "tcp", "inproc"; "self" for its own rank.
   std::string transport_to(int peer) const;
+  /// Where ranks of other hosts find this one, and why there, for messages: "10.0.0.1:4000: eth0, which leads
+  /// to the store at a". Empty if no link goes through tcp.
+  std::string network() const;
   /// What went over this rank's links so far.
   Counters counters() const;
   /// The longest time without any progress in an operation (Options::timeout or KOLO_TIMEOUT).

@@ -68,6 +68,8 @@ int kolo_size(const kolo_communicator* communicator);
 int kolo_is_same(const kolo_communicator* left, const kolo_communicator* right);
 /// The transport that links this rank to `peer`: "shm", "tcp", "inproc"; "self" for its own rank.
 const char* kolo_transport_to(const kolo_communicator* communicator, int peer);
+/// Where ranks of other hosts find this one, and why there, for messages; empty if no link goes through tcp.
+const char* kolo_network(const kolo_communicator* communicator);
 /// What went over this rank's links so far.
 kolo_status kolo_get_counters(const kolo_communicator* communicator, kolo_counters* counters);
 /// The longest time without any progress in an operation; -1 for what is no communicator.

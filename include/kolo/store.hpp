@@ -30,6 +30,9 @@ class Store {
   virtual void remove(const std::string& key) = 0;
   /// For messages: "tcp://10.0.0.1:29500", "file:///tmp/job", "memory".
   virtual std::string describe() const = 0;
+  /// The name or address by which all ranks know the store's host; empty if it is not on the network. It
+  /// shows a rank which interface leads to the other ranks.
+  virtual std::string host() const { return {}; }
 };
 
 /// A store for ranks that are threads of one process.

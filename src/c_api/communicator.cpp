@@ -77,6 +77,9 @@ int kolo_size(const kolo_communicator* communicator) {
 int kolo_is_same(const kolo_communicator* left, const kolo_communicator* right) {
   return value_of(__func__, 0, [&] { return known(left) == known(right); });
 }
+const char* kolo_network(const kolo_communicator* communicator) {
+  return text_of(__func__, [&] { return known(communicator).network(); });
+}
 const char* kolo_transport_to(const kolo_communicator* communicator, int peer) {
   return text_of(__func__, [&] { return known(communicator).transport_to(peer); });
 }

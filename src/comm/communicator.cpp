@@ -79,7 +79,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   const auto checked = comm::with_system_errors([&] { return comm::make_checked_store(store, timeout); });
   comm::AddressExchange address_exchange(checked, rank, size, timeout);
   address_exchange.attempt([&] {
-    comm::Terms terms{{}, rendezvous::host_of(*store), options};
+    comm::Terms terms{{}, store->host(), options};
     comm::check_settings(options).throw_if_error();
     wireup = comm::connect(address_exchange, rank, terms);
     if (rank == 0 && size > 1) comm::warn_of_short_key(options);
@@ -137,6 +137,10 @@ std::string Communicator::transport_to(int peer) const {
   if (peer < 0 || peer >= s.size)
     throw InvalidArgumentError("transport_to: no rank " + std::to_string(peer), {});
   return s.engine->transport_to(s.links()[static_cast<std::size_t>(peer)]);
+}
+
+std::string Communicator::network() const {
+  return state().engine->options().network;
 }
 
 // --- Collectives: each blocking form starts the same call and waits.

@@ -254,6 +254,7 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   std::vector<std::unique_ptr<transport::Endpoint>> endpoints(static_cast<std::size_t>(size));
   endpoints[static_cast<std::size_t>(rank)] = std::make_unique<transport::SelfEndpoint>();
   engine::OnDemand on_demand;
+  engine::EngineOptions engine_options;
   for (const auto& [name, peers] : chosen) {
     std::unique_ptr<transport::Transport>& transport = offer.transports[name];
     if (transport::find_transport(name)->reach == transport::Reach::network) {
@@ -262,6 +263,7 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
       for (const transport::TransportPeer& peer : peers)
         endpoints[static_cast<std::size_t>(peer.rank)] =
             std::make_unique<transport::UnconnectedEndpoint>(name);
+      engine_options.network = transport->place();
       auto dialer = transport->dialer(rank, peers);
       on_demand = {std::move(transport), std::move(dialer)};
       continue;
@@ -275,7 +277,6 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   }
   for (const auto& endpoint : endpoints) log().debug("rank {}: {}", rank, endpoint->describe());
 
-  engine::EngineOptions engine_options;
   engine_options.heartbeat = config().heartbeat;
   const Cores& own_cores = all[static_cast<std::size_t>(rank)].cores;
   engine_options.ranks_a_core =

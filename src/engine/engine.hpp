@@ -35,6 +35,7 @@ struct EngineOptions {
   std::string (*describe)(const transport::Signature&) = nullptr;  ///< a call in words
   std::vector<std::string> hosts;  ///< host name of each rank, for messages; empty: all on one
   std::vector<std::unique_ptr<observe::Observer>> observers = {};
+  std::string network = {};  ///< Communicator::network()
 };
 
 /// Its Driver decides which thread makes progress on the operations, answers pings and notices lost peers.

@@ -29,7 +29,7 @@ class PrefixStore final : public Store, public rendezvous::OwnStore {
   }
   void remove(const std::string& key) override { store_->remove(prefix_ + key); }
   std::string describe() const override { return store_->describe(); }
-  std::string host() const override { return rendezvous::host_of(*store_); }
+  std::string host() const override { return store_->host(); }
   bool is_own() const override { return rendezvous::is_own(*store_); }
 
  private:

@@ -78,6 +78,8 @@ class Transport {
   virtual bool reaches(std::string_view one, std::string_view other) const = 0;
   /// The network address of this rank's host, without port, for other ranks; empty if there is none.
   virtual std::string host_address() const { return {}; }
+  /// Where it listens for other hosts, and why there, for messages; empty if it does not.
+  virtual std::string place() const { return {}; }
   /// The connections of this rank. Must not outlive the transport.
   virtual std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) = 0;
 };

@@ -126,6 +126,8 @@ static void what_a_group_tells(void) {
   const char* wanted = getenv("KOLO_TRANSPORTS");
   CHECK(transport != NULL && wanted != NULL && strcmp(transport, wanted) == 0);
   CHECK(kolo_transport_to(group, ranks) == NULL);
+  const char* const network = kolo_network(group);
+  CHECK(network != NULL && (network[0] != '\0') == (strcmp(wanted, "tcp") == 0));
   kolo_counters before = {.size = sizeof before}, after = before;
   OK(kolo_get_counters(group, &before));
   OK(kolo_barrier(group, NULL));

@@ -13,7 +13,7 @@ CLASSES = {
     "communicator.hpp:Communicator": ("", {
         "valid": "", "counters": "get_counters", "estimate": "get_estimate", "operator": "is_same"}),
     "work.hpp:Work": ("", {"valid": "", "done": "is_done", "error": "wait_for"}),
-    "store.hpp:Store": ("store_", {}),
+    "store.hpp:Store": ("store_", {"host": ""}),
     "store.hpp:TcpStoreServer": ("store_server_", {}),
     "timeline.hpp:Timeline": ("timeline_", {}),
     "sparse.hpp:SparseAllReduce": ("sparse_", {}),

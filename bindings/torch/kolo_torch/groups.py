@@ -23,6 +23,11 @@ def create_backend(store, rank, size, timeout=DEFAULT_TIMEOUT, options=None, nam
     all ranks. `name`: of the group, in its timelines.
     """
     has_key = any(os.environ.get(name) for name in ("KOLO_KEY", "KOLO_KEY_FILE"))
+    if os.environ.get("KOLO_TLS") == "1" and not has_key:
+        raise ValueError("KOLO_TLS=1 needs the job's key in KOLO_KEY or KOLO_KEY_FILE on all ranks: "
+                         "a process that reaches the job's store could read one that comes through it")
+    if not os.environ.get("KOLO_INTERFACE") and os.environ.get("GLOO_SOCKET_IFNAME"):
+        os.environ["KOLO_INTERFACE"] = os.environ["GLOO_SOCKET_IFNAME"].split(",")[0]
     return _native.create_backend(store, rank, size, timeout, has_key, options, name)
 
 

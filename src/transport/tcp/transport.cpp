@@ -73,10 +73,11 @@ Result<Place> place_for(const TransportOptions& options) {
 
 class TcpTransport final : public Transport, private SocketKind {
  public:
-  TcpTransport(const TransportOptions& options, std::vector<net::SocketAddress> at, net::Listener listener)
+  TcpTransport(const TransportOptions& options, Place place, net::Listener listener)
       : options_(options),
         credentials_{options.key, options.job, options.tls, options.insecure},
-        address_{options.host, std::move(at)},
+        address_{options.host, std::move(place.at)},
+        why_(std::move(place.why)),
         listener_(std::move(listener)) {}
 
   std::string_view name() const override { return "tcp"; }
@@ -85,6 +86,7 @@ class TcpTransport final : public Transport, private SocketKind {
     return address_.at.empty() || address_.at.front().is_loopback() ? std::string()
                                                                     : address_.at.front().host();
   }
+  std::string place() const override { return joined(address_.at) + ": " + why_; }
   bool reaches(std::string_view one, std::string_view other) const override;
   std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) override;
 
@@ -101,6 +103,7 @@ class TcpTransport final : public Transport, private SocketKind {
   TransportOptions options_;
   net::Credentials credentials_;
   Address address_;
+  std::string why_;  // at these addresses
   net::Listener listener_;
 };
 
@@ -187,9 +190,9 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& op
   if (!place.ok()) return place.status().prefixed("tcp");
   auto listener = tcp::listen_at(place->at);
   if (!listener.ok()) return listener.status().prefixed("tcp");
-  log().info("tcp: listens at {}: {}", tcp::joined(place->at), place->why);
-  return std::unique_ptr<Transport>(
-      std::make_unique<tcp::TcpTransport>(options, std::move(place->at), std::move(*listener)));
+  auto made = std::make_unique<tcp::TcpTransport>(options, std::move(*place), std::move(*listener));
+  log().info("tcp: listens at {}", made->place());
+  return std::unique_ptr<Transport>(std::move(made));
 }
 
 }  // namespace kolo::transport
