@@ -98,7 +98,7 @@ class Group final : public Base {
   void shutdown(Timeout patience);
   void shutdown();
   c10::intrusive_ptr<Base::Options> getBackendOptions() { return options_; }
-  bool supportsSplitting() const { return true; }
+  bool supportsSplitting() const { return kBackendsSplit<Base>; }
   /// All ranks call it; those that are not among `ranks` get null. The new group has the links of this one,
   /// so that a failure of one is a failure of both.
   c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,

@@ -23,6 +23,12 @@ using Base = c10d::Backend;
 using Base = c10d::ProcessGroup;
 #endif
 
+/// Whether PyTorch has parts of groups made by their backend: before, Python makes those of NCCL alone.
+template <typename B>
+inline constexpr bool kBackendsSplit = requires {
+  &B::split;
+};
+
 /// The element types that 1.13 lacks.
 inline std::optional<DType> newer_dtype(at::ScalarType type) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
