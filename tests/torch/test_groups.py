@@ -1,5 +1,6 @@
 """Groups: any store, groups of groups, what is left of them; works that are dropped; barriers."""
 import datetime
+import gc
 import os
 import signal
 import threading
@@ -219,3 +220,51 @@ def forks(rank, size):
 
 def test_children():
     run(2, forks)
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def mixed(rank, size, iterations):
+    peer = 1 - rank
+    words = [torch.full((length,), float(rank)) for length in (1, 300, 20_000)]
+    strided = torch.zeros(40, 8).t()
+    many = [torch.zeros(30) for _ in range(size)]
+    for number in range(iterations):
+        tensor = words[number % 3]
+        dist.all_reduce(tensor, async_op=True)  # and its Work is dropped
+        dist.all_reduce(strided, dist.ReduceOp.AVG)
+        future = dist.broadcast(tensor, number % 2, async_op=True).get_future()
+        dist.all_gather(many, tensor[:1].expand(30))
+        sent = dist.isend(tensor[:1], peer, tag=number % 5)
+        dist.recv(torch.empty(1), peer, tag=number % 5)
+        sent.wait()
+        future.wait()
+        tensor.fill_(rank)
+        if number % 100 == 0:
+            kept = [None] * size
+            dist.all_gather_object(kept, {"number": number})
+            with pytest.raises((ValueError, RuntimeError)):
+                dist.all_gather(many[:1], many[0])
+            unmet = dist.irecv(torch.empty(1), peer, tag=99)
+            with pytest.raises(RuntimeError, match="timed out after 1 ms"):
+                unmet.wait(datetime.timedelta(milliseconds=1))
+            dist.barrier()
+            dist.send(torch.empty(1), peer, tag=99)
+            unmet.wait()
+    dist.barrier()
+    gc.collect()
+
+
+def leaks_nothing(rank, size):
+    mixed(rank, size, 7000)  # after which pools are full
+    before, memory = resources(), resident()
+    mixed(rank, size, 10_000)
+    assert resources() == before
+    assert resident() - memory < 1 << 19, resident() - memory  # 52 bytes an iteration
+
+
+def test_ten_thousand_iterations_leak_nothing():
+    run(2, leaks_nothing)
