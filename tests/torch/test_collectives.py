@@ -346,6 +346,23 @@ def test_tensors_that_are_special():
     run(2, special)
 
 
+def lazy(rank, size):
+    backend = kolo_torch.groups.backends(dist.group.WORLD)[0]
+    negative, conjugate = torch._neg_view(torch.ones(3)), torch.tensor([rank + 2j, 3 - 1j]).conj()
+    backend.allreduce([negative]).wait()
+    assert negative.tolist() == [-2.0] * 3
+    out = [torch._neg_view(torch.zeros(3)) if r else torch.zeros(3) for r in range(size)]
+    backend.allgather([out], [torch._neg_view(torch.full((3,), float(rank + 1)))]).wait()
+    assert [o[0].item() for o in out] == [-1, -2]
+    backend.broadcast([conjugate]).wait()
+    assert conjugate.tolist() == [-2j, 3 + 1j]
+
+
+@pytest.mark.skipif(torch.__version__.startswith("1."), reason="PyTorch's dispatcher gives the backend copies, and takes no results from them")
+def test_tensors_that_are_lazily_negative_or_conjugate():
+    run(2, lazy)
+
+
 def objects(rank, size):
     out = [None] * size
     dist.all_gather_object(out, {"rank": rank, "text": "x" * 1000 * rank})
