@@ -51,11 +51,11 @@ thread_local bool runs_callbacks = false;
 }  // namespace
 
 void Call::check_device(const at::Tensor& tensor) const {
-  const std::string name = name_;
-  if (!tensor.defined()) throw std::invalid_argument(name + ": the tensor is undefined");
+  const auto name = [this] { return std::string(name_); };
+  if (!tensor.defined()) throw std::invalid_argument(name() + ": the tensor is undefined");
   if (!tensor.device().is_cpu()) {
     throw std::invalid_argument(
-        name + ": a tensor is on " + tensor.device().str() +
+        name() + ": a tensor is on " + tensor.device().str() +
         ", and kolo moves those of the CPU: init_process_group(\"cpu:kolo,cuda:nccl\") "
         "gives each device its own backend");
   }

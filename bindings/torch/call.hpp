@@ -27,8 +27,9 @@ using Tensors = std::vector<at::Tensor>;
 class Call {
  public:
   /// `closed`: whether the group was destroyed, which ends wait() in all threads.
-  Call(const char* name, std::shared_ptr<const std::atomic<bool>> closed)
-      : name_(name), closed_(std::move(closed)) {}
+  /// `waits`: the thread that begins the call waits for it at once.
+  Call(const char* name, std::shared_ptr<const std::atomic<bool>> closed, bool waits)
+      : waits(waits), name_(name), closed_(std::move(closed)) {}
 
   /// The elements of a tensor.
   BorrowedConstBuffer input(const at::Tensor& tensor);
@@ -84,6 +85,7 @@ class Call {
   /// Calls `callback` on a thread of kolo's when the call is done.
   static void then(const std::shared_ptr<Call>& call, std::function<void()> callback);
 
+  const bool waits;
   bool is_message = false;  ///< a send or a receive
   bool is_send = false;
 

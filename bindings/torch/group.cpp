@@ -132,17 +132,27 @@ Communicator Group::communicator() const {
   return communicator_;
 }
 
+void Group::wait_for(const kolo::Work& work, const char* name, const at::Tensor& in,
+                     const at::Tensor& out) const {
+  try {
+    while (!work.wait(kSignalInterval)) {
+      check_signals();
+      if (is_closed()) throw std::runtime_error(std::string(name) + ": the process group was destroyed");
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    work.then([in, out](const kolo::Work&) {});
+    throw;
+  }
+}
+
 void Group::sweep() {
   std::erase_if(pending_, [](const std::weak_ptr<Call>& entry) {
     const auto call = entry.lock();
     return call == nullptr || call->settled();
   });
   sweep_at_ = std::max<std::size_t>(64, 2 * pending_.size());
-}
-
-std::uint64_t Group::getSequenceNumberForGroup() {
-  const std::lock_guard lock(mutex_);
-  return sequence_;
 }
 
 void Group::setTimeout(Timeout timeout) {
@@ -209,7 +219,7 @@ void Group::shutdown_all(bool waits_for_sends) {
 }
 
 Group::Started Group::broadcast(Tensors& data, const c10d::BroadcastOptions& options) {
-  const auto call = make_call("broadcast");
+  const auto call = make_call("broadcast", waits_at_once(options));
   const Buffer buffer = call->in_out(only(data, "broadcast"));
   return start(c10d::OpType::BROADCAST, call, [&](Communicator& communicator) {
     return communicator.broadcast_async(buffer, static_cast<int>(options.rootRank), options_of(options));
@@ -219,7 +229,7 @@ Group::Started Group::broadcast(Tensors& data, const c10d::BroadcastOptions& opt
 Group::Started Group::allreduce(Tensors& data, const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(data, "all_reduce");
   if (tensor.layout() == at::kSparse) return allreduce_sparse(data, options);
-  const auto call = make_call("all_reduce");
+  const auto call = make_call("all_reduce", waits_at_once(options));
   const Buffer buffer = averages_integers(options.reduceOp, tensor) ? call->in_out_divided(tensor, size_)
                                                                     : call->in_out(tensor);
   return start(c10d::OpType::ALLREDUCE, call, [&](Communicator& communicator) {
@@ -243,7 +253,7 @@ Group::Started Group::allreduce_sparse(Tensors& data, const c10d::AllreduceOptio
 
 Group::Started Group::reduce(Tensors& data, const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = only(data, "reduce");
-  const auto call = make_call("reduce");
+  const auto call = make_call("reduce", waits_at_once(options));
   const bool divides = averages_integers(options.reduceOp, tensor);
   Buffer out;
   BorrowedConstBuffer in;
@@ -260,7 +270,7 @@ Group::Started Group::reduce(Tensors& data, const c10d::ReduceOptions& options) 
 }
 
 Group::Started Group::allgather(Lists& out, Tensors& in, const c10d::AllgatherOptions& options) {
-  const auto call = make_call("all_gather");
+  const auto call = make_call("all_gather", waits_at_once(options));
   const auto from = call->input(only(in, "all_gather"));
   const auto to = call->outputs(only(out, "all_gather"));
   return start(c10d::OpType::ALLGATHER, call, [&](Communicator& communicator) {
@@ -270,7 +280,7 @@ Group::Started Group::allgather(Lists& out, Tensors& in, const c10d::AllgatherOp
 
 Group::Started Group::_allgather_base(at::Tensor& out, at::Tensor& in,
                                       const c10d::AllgatherOptions& options) {
-  const auto call = make_call("all_gather_into_tensor");
+  const auto call = make_call("all_gather_into_tensor", waits_at_once(options));
   const auto from = call->input(in);
   const Buffer to = call->output(out);
   return start(c10d::OpType::_ALLGATHER_BASE, call, [&](Communicator& communicator) {
@@ -279,7 +289,7 @@ Group::Started Group::_allgather_base(at::Tensor& out, at::Tensor& in,
 }
 
 Group::Started Group::gather(Lists& out, Tensors& in, const c10d::GatherOptions& options) {
-  const auto call = make_call("gather");
+  const auto call = make_call("gather", waits_at_once(options));
   const auto from = call->input(only(in, "gather"));
   std::vector<Buffer> to;
   if (rank_ == options.rootRank) to = call->outputs(only(out, "gather"));
@@ -289,7 +299,7 @@ Group::Started Group::gather(Lists& out, Tensors& in, const c10d::GatherOptions&
 }
 
 Group::Started Group::scatter(Tensors& out, Lists& in, const c10d::ScatterOptions& options) {
-  const auto call = make_call("scatter");
+  const auto call = make_call("scatter", waits_at_once(options));
   const Buffer to = call->output(only(out, "scatter"));
   std::vector<ConstBuffer> from;
   if (rank_ == options.rootRank) from = call->inputs(only(in, "scatter"));
@@ -299,7 +309,7 @@ Group::Started Group::scatter(Tensors& out, Lists& in, const c10d::ScatterOption
 }
 
 Group::Started Group::reduce_scatter(Tensors& out, Lists& in, const c10d::ReduceScatterOptions& options) {
-  const auto call = make_call("reduce_scatter");
+  const auto call = make_call("reduce_scatter", waits_at_once(options));
   const at::Tensor& tensor = only(out, "reduce_scatter");
   Tensors parts = only(in, "reduce_scatter");
   const bool divides = averages_integers(options.reduceOp, tensor);
@@ -316,7 +326,7 @@ Group::Started Group::reduce_scatter(Tensors& out, Lists& in, const c10d::Reduce
 
 Group::Started Group::_reduce_scatter_base(at::Tensor& out, at::Tensor& in,
                                            const c10d::ReduceScatterOptions& options) {
-  const auto call = make_call("reduce_scatter_tensor");
+  const auto call = make_call("reduce_scatter_tensor", waits_at_once(options));
   const bool divides = averages_integers(options.reduceOp, out);
   const Buffer to = divides ? call->in_out_divided(out, size_) : call->output(out);
   const auto from = call->input(divides ? in.to(at::kLong) : in);
@@ -328,7 +338,7 @@ Group::Started Group::_reduce_scatter_base(at::Tensor& out, at::Tensor& in,
 
 Group::Started Group::alltoall_base(at::Tensor& out, at::Tensor& in, Splits& out_splits, Splits& in_splits,
                                     const c10d::AllToAllOptions& options) {
-  const auto call = make_call("all_to_all_single");
+  const auto call = make_call("all_to_all_single", waits_at_once(options));
   const bool has_splits = !in_splits.empty() || !out_splits.empty();
   using Numbers = std::vector<std::uint64_t>;
   const auto send_counts = has_splits ? counts_of(in_splits, in, size_) : Numbers();
@@ -341,7 +351,7 @@ Group::Started Group::alltoall_base(at::Tensor& out, at::Tensor& in, Splits& out
 }
 
 Group::Started Group::alltoall(Tensors& out, Tensors& in, const c10d::AllToAllOptions& options) {
-  const auto call = make_call("all_to_all");
+  const auto call = make_call("all_to_all", waits_at_once(options));
   const auto from = call->inputs(in);
   const auto to = call->outputs(out);
   return start(c10d::OpType::ALLTOALL, call, [&](Communicator& communicator) {
@@ -375,7 +385,7 @@ Group::Started Group::recvAnysource(Tensors& data, int tag) {
 
 /// Messages are left out: a rank may post a receive, and its peer send after the barrier.
 Group::Started Group::barrier(const c10d::BarrierOptions& options) {
-  const auto call = make_call("barrier");
+  const auto call = make_call("barrier", waits_at_once(options));
   {
     const std::lock_guard lock(mutex_);
     sweep();

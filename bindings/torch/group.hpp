@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,7 @@ template <typename Options>
 CallOptions options_of(const Options& options) {
   CallOptions made;
   if (options.timeout.count() > 0) made.timeout = nanoseconds_of(options.timeout);
+  made.waits_at_once = waits_at_once(options);
   return made;
 }
 
@@ -54,7 +56,7 @@ class Group final : public Base {
 
   const std::string getBackendName() const override { return "kolo"; }
   void setSequenceNumberForGroup() override {}
-  std::uint64_t getSequenceNumberForGroup() override;
+  std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
 
   Started broadcast(Tensors& data, const c10d::BroadcastOptions& options) override;
   Started allreduce(Tensors& data, const c10d::AllreduceOptions& options) override;
@@ -91,6 +93,25 @@ class Group final : public Base {
   void setTimeout(Timeout timeout);
   /// Ends the calls of all ranks, those that other threads wait for too.
   void abort();
+  /// Begins a collective by begin(communicator, options), which returns its Work, and waits for it without a
+  /// Work of PyTorch's. `in` and `out` are kept until it is done. Python's lock must not be held.
+  template <typename Begin>
+  void block(const char* name, const at::Tensor& in, const at::Tensor& out, const Begin& begin) {
+    CallOptions options;
+    options.waits_at_once = true;
+    Communicator communicator = this->communicator();
+    try {
+      const kolo::Work work = begin(communicator, options);
+      ++sequence_;
+      wait_for(work, name, in, out);
+    } catch (const InvalidArgumentError& error) {
+      throw std::invalid_argument(error.what());  // a ValueError in Python
+    }
+  }
+  /// With the group's algorithm, and its wire format if the call can have one and TCP carries it.
+  template <typename Asked>
+  CallOptions all_reduce_options(const Asked& options, const at::Tensor& tensor) const;
+  bool is_closed() const { return *closed_; }
   /// Whether this rank shares a host's memory with another rank.
   bool shares_host() const;
   /// Ends this rank's calls, after its sends have reached their peers, for at most `patience`. Later calls
@@ -119,8 +140,7 @@ class Group final : public Base {
   template <typename Add>
   Started together(c10d::OpType type, const char* name, const Tensors& out, const Tensors& in,
                    const Add& add);
-  template <typename Asked>
-  CallOptions all_reduce_options(const Asked& options, const at::Tensor& tensor) const;
+  void wait_for(const kolo::Work& work, const char* name, const at::Tensor& in, const at::Tensor& out) const;
   void write_timeline(const Timeline& timeline) const;
   void find_network();
   void enrol();
@@ -129,7 +149,9 @@ class Group final : public Base {
   Communicator communicator() const;
   void sweep();
 
-  std::shared_ptr<Call> make_call(const char* name) const { return std::make_shared<Call>(name, closed_); }
+  std::shared_ptr<Call> make_call(const char* name, bool waits = false) const {
+    return std::make_shared<Call>(name, closed_, waits);
+  }
 
   const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
   mutable std::mutex mutex_;
@@ -138,7 +160,7 @@ class Group final : public Base {
   Pending pending_;                  // calls that may not be done
   std::shared_ptr<Call> coalesced_;  // between startCoalescing() and endCoalescing(): ends after all calls
   std::size_t sweep_at_ = 64;        // length at which calls that are done leave pending_
-  std::uint64_t sequence_ = 0;       // collectives begun
+  std::atomic<std::uint64_t> sequence_{0};  // collectives begun
   const c10::intrusive_ptr<GroupOptions> options_;
   const std::string name_;
   const std::int64_t process_ = ::getpid();
@@ -169,9 +191,18 @@ Group::Started Group::start(c10d::OpType type, const std::shared_ptr<Call>& call
     Call::abandon(call);
     throw;
   }
+  if (!call->is_message) ++sequence_;
+  if (call->waits) {
+    try {
+      call->wait(kNoTimeout);
+    } catch (...) {
+      Call::finish_alone(call);
+      throw;
+    }
+    return {};
+  }
   {
     const std::lock_guard lock(mutex_);
-    if (!call->is_message) ++sequence_;
     if (pending_.size() >= sweep_at_) sweep();
     pending_.push_back(call);
     if (coalesced_ != nullptr) coalesced_->add_all(call);

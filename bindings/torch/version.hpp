@@ -29,6 +29,13 @@ inline constexpr bool kBackendsSplit = requires {
   &B::split;
 };
 
+/// Whether the caller waits at once. Later versions tell, and take a null Work of a call that is over.
+template <typename Asked>
+bool waits_at_once(const Asked& options) {
+  if constexpr (requires { options.asyncOp; }) return !options.asyncOp;
+  return false;
+}
+
 /// The element types that 1.13 lacks.
 inline std::optional<DType> newer_dtype(at::ScalarType type) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)

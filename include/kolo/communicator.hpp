@@ -66,6 +66,10 @@ struct CallOptions {
   void* stream = nullptr;
   /// Longest time without any progress in the call. Zero: Communicator::timeout().
   std::chrono::nanoseconds timeout{0};
+  /// Of an asynchronous form: the caller waits at once, as the blocking form does, but can wait in parts. The
+  /// call costs as little; until the caller waits or calls then(), no thread may make progress for it. Its
+  /// Work may be an invalid one, which is done.
+  bool waits_at_once = false;
 };
 
 /// What went over the links of one rank, in payload bytes of collectives, sends and receives (no headers, no

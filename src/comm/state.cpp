@@ -250,7 +250,7 @@ Work Communicator::State::start(comm::Call&& call, bool waits_now, comm::CountSp
     spec.timeout = call.options->timeout.count() > 0 ? call.options->timeout : timeout.load();
     spec.counts = !meeting;
     spec.call = spec.sequence = ++calls;
-    return Work(engine->start(spec, waits_now));
+    return Work(engine->start(spec, waits_now || options.waits_at_once));
   });
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -64,6 +65,39 @@ TEST(Waiting, RanksThatMeetSayAfterTenSecondsWhoHasNotCome) {
   EXPECT_NE(said.find("waiting 10 s for rank 0 of 2 to come (meeting at memory)"), std::string::npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
 }
+
+class AtOnce : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(AtOnce, ComesInPartsOrByACallback) {
+  const auto store = make_memory_store();
+  std::promise<void> waited, called;
+  const auto rank = [&](int r) {
+    Communicator c = Communicator::create(store, r, 2, {.timeout = 60s, .transports = GetParam()});
+    std::vector<float> data(100'000, 1);
+    const CallOptions options{.waits_at_once = true};
+    if (r == 1) waited.get_future().wait();
+    Work work = c.all_reduce_async(Buffer(data), ReduceOp::sum, options);
+    const bool is_early = r == 0 && work.wait(1ms);
+    EXPECT_FALSE(is_early);
+    if (r == 0) waited.set_value();
+    while (!work.wait(1ms)) {
+    }
+    EXPECT_EQ(data, std::vector<float>(100'000, 2));
+    if (r == 1) return c.all_reduce(data);
+    work = c.all_reduce_async(Buffer(data), ReduceOp::sum, options);
+    work.then([&](const Work& done) {
+      EXPECT_EQ(done.error(), nullptr);
+      called.set_value();
+    });
+    EXPECT_EQ(called.get_future().wait_for(20s), std::future_status::ready);
+    EXPECT_EQ(data.back(), 4);
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(, AtOnce, ::testing::Values("shm", "inproc", "tcp"));
 
 }  // namespace
 }  // namespace kolo::test

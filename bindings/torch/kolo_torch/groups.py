@@ -11,6 +11,11 @@ from torch.distributed import distributed_c10d
 
 from . import _native
 
+# PyTorch's flight recorder takes longer than a short call. Errors of kolo's name the call and the ranks that are missing, and a
+# timeline has all calls. Where the recorder's size is set, it records kolo's calls too, as it does Gloo's.
+if not any(os.environ.get(name) for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")):
+    getattr(distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("kolo")
+
 DEFAULT_TIMEOUT = timedelta(minutes=30)
 _OPTIONS_OF_OTHERS = tuple(base.Options for base in (dist.ProcessGroup, getattr(torch._C._distributed_c10d, "Backend", None))
                            if hasattr(base, "Options"))
@@ -55,6 +60,17 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """dist.monitored_barrier(), which Python refuses to other backends than gloo before 2.11: an error names ranks that are missing."""
     for backend in backends(group or dist.group.WORLD):
         backend.monitored_barrier(timeout or timedelta(0), wait_all_ranks)
+
+
+def name_of(group=None):
+    """The name by which torch.ops.kolo finds a group: from 2.x on group.group_name."""
+    group = group or dist.group.WORLD
+    if hasattr(group, "group_name"):
+        return group.group_name
+    name = distributed_c10d._pg_names[group]
+    for backend in backends(group):
+        _native.name_group(name, backend)
+    return name
 
 
 def backends(group):
