@@ -9,6 +9,8 @@
 #include "interrupt.hpp"
 #include "kolo/memory.hpp"
 #include "memory.hpp"
+#include "ops.hpp"
+#include "quick_call.hpp"
 
 namespace kolo::pytorch {
 
@@ -71,6 +73,8 @@ Raises ValueError: here for an unknown format, when the group is made for an alg
   module.def("set_timeout",
              [](Base& base, std::chrono::milliseconds timeout) { group_of(base).setTimeout(timeout); });
   module.def("shares_host", [](Base& base) { return group_of(base).shares_host(); });
+  module.def("quick_all_reduce", &make_quick_all_reduce);
+  module.def("name_group", &name_group);
   module.def("share_in_this_thread", &share_in_this_thread);
   module.def("share_in_all_threads", &share_in_all_threads);
   module.def("is_shared", [](const at::Tensor& tensor) {

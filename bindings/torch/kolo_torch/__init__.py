@@ -14,11 +14,13 @@ if torch.__version__.split(".")[:2] != PYTORCH.split(".")[:2]:
 
 from kolo_torch_entry import register  # noqa: E402
 
+from . import ops  # noqa: E402, F401: makes torch.ops.kolo quick
 from ._native import Options  # noqa: E402
-from .groups import abort, create_backend, monitored_barrier, set_timeout  # noqa: E402
+from .groups import abort, create_backend, monitored_barrier, name_of, set_timeout  # noqa: E402
 from .memory import is_shared, shared_memory, use_shared_memory  # noqa: E402
 
 __version__ = VERSION
-__all__ = ["Options", "create_backend", "abort", "monitored_barrier", "set_timeout", "shared_memory", "use_shared_memory", "is_shared"]
+__all__ = ["Options", "create_backend", "abort", "monitored_barrier", "name_of", "set_timeout", "shared_memory", "use_shared_memory",
+           "is_shared"]
 
 register()
