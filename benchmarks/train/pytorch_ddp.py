@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""PyTorch's DistributedDataParallel over Gloo, doing what bench_train does. See --help."""
+"""PyTorch's DistributedDataParallel, over Gloo or kolo, doing what bench_train does. See --help."""
 import argparse
 import json
 import math
@@ -16,14 +16,16 @@ except ModuleNotFoundError:
     sys.exit("pytorch_ddp.py: this Python has no torch (Debian: apt-get install python3-torch, and /usr/bin/python3)")
 
 HELP = """\
-PyTorch's DistributedDataParallel over Gloo, doing what bench_train does: the peer to compare with.
+PyTorch's DistributedDataParallel, doing what bench_train does: the peer to compare with.
 
   kolo run -n 2 -- benchmarks/train/pytorch_ddp.py train --model mlp --batch 8
                                                        computes for real, as bench_train train
+  PYTHONPATH=build/python kolo run -n 2 -- benchmarks/train/pytorch_ddp.py train --over kolo
   kolo run -n 2 -- benchmarks/train/pytorch_ddp.py replay --trace mlp.json --seconds 1.2
                                                        sleeps as bench_train replay, 1.2 s a step
   GLOO_SOCKET_IFNAME=eth0 scripts/cluster --hosts 4 --rate 1gbit -- benchmarks/train/pytorch_ddp.py replay ...
 
+--over: gloo; kolo; private, which is kolo with buckets in private memory; nothing, which is a hook that sums nothing.
 Buckets are PyTorch's own (1 and 25 MiB), gradients are views of them. Averages are verified. Prints one JSON object.
 """
 SHORT = 200e-6   # seconds; what is shorter is slept together with what follows
@@ -100,8 +102,26 @@ def slowest(times):
     return times.tolist()
 
 
-def wrap(model):
-    return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+def wrap(model, over="gloo"):
+    parallel = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if over == "nothing":
+        parallel.register_comm_hook(None, kept)
+    return parallel
+
+
+def kept(_, bucket):
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def start(over):
+    plain = dist.Reducer
+    if over in ("kolo", "private"):
+        import kolo_torch  # noqa: F401: registers the backend
+    if over == "private":
+        dist.Reducer = plain
+    dist.init_process_group("gloo" if over in ("gloo", "nothing") else "kolo")
 
 
 def verify(model, expected):
@@ -154,7 +174,7 @@ MODELS = {"mlp": (1024, 3072, 3072, 3072, 1024), "wide": (20_000, 1024, 1024, 10
 def train(options):
     torch.manual_seed(1 + dist.get_rank())
     widths = MODELS[options.model]
-    parallel = wrap(perceptron(*widths))
+    parallel = wrap(perceptron(*widths), options.over)
     images, labels = torch.rand(options.batch, widths[0]), torch.randint(widths[-1], (options.batch,))
     optimizer = torch.optim.SGD(parallel.parameters(), lr=0.001, momentum=0.9)
     times = []
@@ -179,16 +199,18 @@ def main():
     training = commands.add_parser("train")
     training.add_argument("--model", choices=MODELS, default="mlp")
     training.add_argument("--batch", type=int, default=8)
+    training.add_argument("--over", choices=("gloo", "kolo", "private", "nothing"), default="gloo")
+    replaying.set_defaults(over="gloo")
     for command in (replaying, training):
         command.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
     if "RANK" not in os.environ:
         parser.error("needs the variables of a job: start it by kolo run, torchrun or scripts/cluster")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    start(options.over)
     result = replay(options) if options.command == "replay" else train(options)
     if dist.get_rank() == 0:
-        print(json.dumps(dict(result, peer=f"PyTorch {torch.__version__}, Gloo", ranks=dist.get_world_size())))
+        print(json.dumps(dict(result, peer=f"PyTorch {torch.__version__}, {options.over}", ranks=dist.get_world_size())))
 
 
 if __name__ == "__main__":
