@@ -232,7 +232,7 @@ def works(rank, size):
     assert work.is_completed() and work.is_success() and work.result()[0][0] == 3
     future.wait()
     assert future.done() and future.value()[0][0] == 3 and tripled.wait()[0] == 9
-    if torch.__version__.startswith("2."):
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15):  # earlier ones cannot hand it to Python
         assert work.exception() is None
 
 
