@@ -1,11 +1,14 @@
 #include "call.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/jit_type.h>
@@ -72,10 +75,13 @@ void Call::changes(const at::Tensor& tensor) {
   results_.push_back(tensor);
 }
 
+const at::Tensor& Call::hold(at::Tensor tensor, bool reads) {
+  return *held_.insert(held_.begin() + (reads ? reads_++ : held_.size()), std::move(tensor));
+}
+
 BorrowedConstBuffer Call::input(const at::Tensor& tensor) {
   check(tensor);
-  held_.push_back(in_order(tensor));
-  return ConstBuffer(buffer_of(held_.back()));
+  return ConstBuffer(buffer_of(hold(in_order(tensor), true)));
 }
 
 std::vector<ConstBuffer> Call::inputs(const Tensors& tensors) {
@@ -93,14 +99,13 @@ std::vector<Buffer> Call::outputs(const Tensors& tensors) {
 Buffer Call::written(const at::Tensor& tensor, bool reads) {
   check(tensor);
   results_.push_back(tensor);
-  if (is_plain(tensor)) {
-    held_.push_back(tensor);
-    return buffer_of(tensor);
-  }
+  if (is_plain(tensor)) return buffer_of(hold(tensor, reads));
+  at::assert_no_internal_overlap(tensor);
   const at::AutoDispatchBelowADInplaceOrView guard;
-  held_.push_back(reads ? in_order(tensor) : at::empty_like(tensor, at::MemoryFormat::Contiguous));
-  at_end([tensor, memory = held_.back()] { assign(tensor, memory); });
-  return buffer_of(held_.back());
+  const at::Tensor& memory =
+      hold(reads ? in_order(tensor) : at::empty_like(tensor, at::MemoryFormat::Contiguous), reads);
+  at_end([tensor, memory] { assign(tensor, memory); });
+  return buffer_of(memory);
 }
 
 Buffer Call::in_out_divided(const at::Tensor& tensor, int divisor) {
@@ -108,7 +113,7 @@ Buffer Call::in_out_divided(const at::Tensor& tensor, int divisor) {
   results_.push_back(tensor);
   const at::AutoDispatchBelowADInplaceOrView guard;
   const at::Tensor sum = tensor.to(at::kLong, false, /*copy=*/true, at::MemoryFormat::Contiguous);
-  held_.push_back(sum);
+  hold(sum, true);
   at_end([tensor, sum, divisor] {
     const at::AutoDispatchBelowADInplaceOrView inner;
     tensor.copy_(at::div(sum, at::scalar_tensor(divisor, at::kLong), "trunc"));
@@ -130,7 +135,7 @@ void Call::record() {
   const auto event = std::make_shared<at::RecordFunction>(at::RecordScope::USER_SCOPE);
   if (!event->isActive()) return;
   event->_setAsync();  // another thread may end it
-  const std::vector<c10::IValue> inputs(held_.begin(), held_.end());
+  const std::vector<c10::IValue> inputs(held_.begin(), reads_ > 0 ? held_.begin() + reads_ : held_.end());
   event->before(std::string("kolo:") + name_, c10::ArrayRef<const c10::IValue>(inputs.data(), inputs.size()));
   recorded_ = at::wrapPropagateTLSState([event] { event->end(); });
 }
@@ -211,6 +216,7 @@ void Call::wait(std::chrono::milliseconds timeout) {
       given_up_ = true;
       throw;
     }
+    if (*closed_) stay_if_process_ends();
     // An engine of kolo's lives as long as a thread waits in it: all of them leave.
     if (*closed_) throw std::runtime_error(std::string(name_) + ": the process group was destroyed");
     waited += slice;
@@ -220,7 +226,13 @@ void Call::wait(std::chrono::milliseconds timeout) {
                                "; the call itself goes on");
     }
   }
-  if (error_ != nullptr) rethrow(error_);
+  if (error_ == nullptr) return;
+  stay_if_process_ends();
+  rethrow(error_);
+}
+
+void Call::stay_if_process_ends() {
+  while (process_ends && !is_main_thread()) ::pause();
 }
 
 void Call::then(const std::shared_ptr<Call>& call, std::function<void()> callback) {

@@ -85,13 +85,20 @@ class Call {
   /// Calls `callback` on a thread of kolo's when the call is done.
   static void then(const std::shared_ptr<Call>& call, std::function<void()> callback);
 
+  static inline std::atomic<bool> process_ends{false};
+  /// Never returns then but on the main thread: a daemon thread must not come back to an interpreter that
+  /// ends, which would unwind it through functions that do not throw.
+  static void stay_if_process_ends();
+
   const bool waits;
+  bool is_batch = false;    ///< of several calls, whose tensors are known only when it starts
   bool is_message = false;  ///< a send or a receive
   bool is_send = false;
 
  private:
   void check_device(const at::Tensor& tensor) const;
   void check(const at::Tensor& tensor) const;
+  const at::Tensor& hold(at::Tensor tensor, bool reads);
   Buffer written(const at::Tensor& tensor, bool reads);
   static void queue(const std::shared_ptr<Call>& call, std::function<void()> callback);
   bool wait_for_works(std::chrono::nanoseconds timeout) noexcept;
@@ -100,7 +107,8 @@ class Call {
 
   const char* const name_;
   const std::shared_ptr<const std::atomic<bool>> closed_;
-  c10::SmallVector<at::Tensor, 2> held_;
+  c10::SmallVector<at::Tensor, 2> held_;  // those that are read, then those that are only written
+  std::size_t reads_ = 0;                 // of held_
   c10::SmallVector<kolo::Work, 1> works_;
   std::vector<std::function<void()>> steps_;
   std::function<void()> recorded_;  // tells the profiler of the end; empty without one

@@ -17,9 +17,11 @@ Group::Started Group::together(c10d::OpType type, const char* name, const Tensor
     throw std::invalid_argument(std::string(name) +
                                 ": there must be as many outputs as inputs, and at least one");
   const auto call = make_call(name);
+  call->is_batch = true;
   return start(type, call, [&](Communicator& communicator) {
     CallBatch batch(communicator);
     for (std::size_t i = 0; i < in.size(); ++i) add(batch, *call, out[i], in[i]);
+    call->record();
     return batch.start();
   });
 }
@@ -68,11 +70,10 @@ Group::Started Group::allgather_coalesced(Lists& out, Tensors& in, const c10d::A
   }
   if (std::ssize(out) != size_ || in.empty())
     throw std::invalid_argument("all_gather_coalesced: there must be tensors, and outputs for each rank");
+  const auto from = call->inputs(in);
   return start(c10d::OpType::ALLGATHER_COALESCED, call, [&](Communicator& communicator) {
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const auto from = call->input(in[i]);
-      call->add(communicator.all_gather_async(from, call->outputs(parts[i]), options_of(options)));
-    }
+    for (std::size_t i = 0; i < in.size(); ++i)
+      call->add(communicator.all_gather_async(from[i], call->outputs(parts[i]), options_of(options)));
     return std::vector<kolo::Work>();
   });
 }

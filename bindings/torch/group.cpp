@@ -127,9 +127,11 @@ bool Group::shares_host() const {
 }
 
 Communicator Group::communicator() const {
-  const std::lock_guard lock(mutex_);
-  if (!communicator_.valid()) throw std::runtime_error("kolo: this process group was destroyed");
-  return communicator_;
+  std::unique_lock lock(mutex_);
+  if (communicator_.valid()) return communicator_;
+  lock.unlock();
+  Call::stay_if_process_ends();
+  throw std::runtime_error("kolo: this process group was destroyed");
 }
 
 void Group::wait_for(const kolo::Work& work, const char* name, const at::Tensor& in,
@@ -205,6 +207,7 @@ void Group::write_timeline(const Timeline& timeline) const {
 }
 
 void Group::shutdown_all(bool waits_for_sends) {
+  Call::process_ends = true;
   const WithoutLock unlocked;
   const std::lock_guard lock(groups().mutex);
   for (Group* group : groups().all) {
@@ -376,7 +379,7 @@ Group::Started Group::recv(Tensors& data, int from, int tag) {
 }
 
 Group::Started Group::recvAnysource(Tensors& data, int tag) {
-  const auto call = make_call("recv");
+  const auto call = make_call("recvAnySource");
   call->is_message = true;
   const Buffer buffer = call->output(only(data, "recv"));
   return start(c10d::OpType::RECVANYSOURCE, call,

@@ -182,7 +182,7 @@ template <typename Begin>
 Group::Started Group::start(c10d::OpType type, const std::shared_ptr<Call>& call, const Begin& begin) {
   try {
     Communicator communicator = this->communicator();
-    call->record();
+    if (!call->is_batch) call->record();
     call->add(begin(communicator));
   } catch (const InvalidArgumentError& error) {
     Call::abandon(call);

@@ -9,6 +9,8 @@ namespace kolo::pytorch {
 /// The longest time for which a call waits without check_signals().
 inline constexpr std::chrono::milliseconds kSignalInterval{200};
 
+bool is_main_thread();
+
 /// Runs Python's signal handlers if a signal is pending and this is the process's main thread. Throws what a
 /// handler raises (KeyboardInterrupt). Takes Python's lock, which the caller must not hold.
 void check_signals();

@@ -86,6 +86,8 @@ def _serve_gloo(dist, c10d):
         def __new__(cls, store, rank, size, timeout=None):
             from kolo_torch.groups import DEFAULT_TIMEOUT, create_backend
 
+            if sys._getframe(1).f_globals.get("__name__", "").startswith("torch.distributed.rpc"):
+                return c10d.ProcessGroupGloo(store, rank, size, timeout)  # init_rpc() gives it to functions that check its type
             return create_backend(store, rank, size, getattr(timeout, "_timeout", timeout) or DEFAULT_TIMEOUT)
 
     dist.ProcessGroupGloo = ProcessGroupGloo

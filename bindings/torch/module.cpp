@@ -14,8 +14,12 @@
 
 namespace kolo::pytorch {
 
+bool is_main_thread() {
+  return ::syscall(SYS_gettid) == ::getpid();
+}
+
 void check_signals() {
-  if (::syscall(SYS_gettid) != ::getpid() || !Py_IsInitialized()) return;
+  if (!is_main_thread() || !Py_IsInitialized()) return;
   const pybind11::gil_scoped_acquire lock;
   if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
 }

@@ -278,3 +278,27 @@ def leaves_with_a_receive_pending(rank, size, has_left):
 
 def test_a_rank_that_leaves_ends_only_what_needs_it():
     run(3, leaves_with_a_receive_pending, event())
+
+
+BLOCKED = """
+import sys, threading, torch, torch.distributed as dist, kolo_torch
+rank = int(sys.argv[1])
+dist.init_process_group("kolo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+began = threading.Event()
+
+def wait():
+    work = dist.irecv(torch.zeros(3), 1 - rank)
+    began.set()
+    work.wait()
+
+threading.Thread(target=wait, daemon=True).start()
+began.wait()
+dist.barrier()
+"""
+
+
+def test_leaving_while_a_daemon_thread_waits(tmp_path):
+    processes = [subprocess.Popen([sys.executable, "-c", BLOCKED, str(rank), str(tmp_path / "store")], stderr=subprocess.PIPE) for rank in range(2)]
+    for process in processes:
+        errors = process.communicate(timeout=30)[1]
+        assert process.returncode == 0, errors.decode()
