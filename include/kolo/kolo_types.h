@@ -163,6 +163,7 @@ typedef struct kolo_call {
   int32_t wire;                 ///< a kolo_wire
   void* stream;                 ///< for buffers on a device: its stream (cudaStream_t)
   int64_t timeout_ns;           ///< longest time without progress; 0: kolo_timeout()
+  int32_t waits_at_once;        ///< of kolo_start: not 0 if the caller waits for the call right away
 } kolo_call;
 
 /// How a communicator is made.

@@ -66,6 +66,7 @@ CallOptions options_of(const kolo_call& call) {
   options.label_number = call.label_number;
   options.stream = call.stream;
   options.timeout = time_of(call.timeout_ns);
+  options.waits_at_once = call.waits_at_once != 0;
   return options;
 }
 

@@ -279,6 +279,7 @@ void Engine::on_control(transport::Link& from, std::uint32_t kind, std::span<con
       return;
     case ControlKind::goodbye:
       peers_[from.peer()].has_left = true;
+      if (!payload.empty()) peers_[from.peer()].loss = decode_failure(payload);
       return;
     case ControlKind::alive:
       return;  // its bytes are the sign

@@ -179,7 +179,7 @@ class Engine final : private Driven,
   void propagate_failure();
   void leave();
   void end(Operation& operation, const Failure& failure);
-  bool end_messages(const Failure& gone);
+  bool end_messages(int peer, const Failure& gone);
   void check_peers();
   void check_deadlines();
   WaitingCall waiting_call(Operation& operation) const;
@@ -216,6 +216,7 @@ class Engine final : private Driven,
   bool has_told_of_slots_ = false;
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain
+  std::optional<Failure> first_loss_;       // for which messages ended alone
   std::optional<Failure> failure_;
 };
 

@@ -164,15 +164,17 @@ void Engine::end(Operation& operation, const Failure& failure) {
 }
 
 /// All ranks are told of a collective that ends. Messages end here alone: a peer that waits for one finds
-/// that this rank has left. It reads so before this rank takes back the memory from which it pulls.
+/// that this rank has left, and whose loss its messages met. It reads so before this rank takes back the
+/// memory from which it pulls.
 void Engine::leave() {
   Failure failure{Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)};
   for (const Operation& operation : active_) {
     if (!is_message(operation.spec())) record_failure(failure);
   }
   propagate_failure();
+  const auto cause = first_loss_ ? encode(*first_loss_) : std::vector<std::byte>();
   for (const auto& peer : peers_.all()) {
-    peer->send(ControlKind::goodbye, {});
+    peer->send(ControlKind::goodbye, cause);
     if (!active_.empty() && peer->is_connected() && !peer->has_ended) peers_.progress(*peer, false);
   }
   if (failure_ || active_.empty()) return;
@@ -183,17 +185,18 @@ void Engine::leave() {
 
 /// Messages that wait for a peer that is gone end alone. Returns false, and does nothing, if a collective
 /// waits for it.
-bool Engine::end_messages(const Failure& gone) {
+bool Engine::end_messages(int peer, const Failure& gone) {
   std::vector<Operation*> messages;
   for (Operation& operation : active_) {
     const auto& ranks = operation.spec().ranks();
-    const auto place = std::ranges::find(ranks, gone.blamed);
+    const auto place = std::ranges::find(ranks, peer);
     if (place == ranks.end() || !operation.needs(static_cast<int>(place - ranks.begin()))) continue;
     if (!is_message(operation.spec())) return false;
     messages.push_back(&operation);
   }
   if (messages.empty()) return false;
-  peers_[gone.blamed].link.forget();
+  peers_[peer].link.forget();
+  if (!first_loss_) first_loss_ = gone;
   for (Operation* const operation : messages) end(*operation, gone);
   return true;
 }
@@ -258,7 +261,12 @@ void Engine::check_peers() {
   if (std::ranges::any_of(peers_.all(), [](const auto& peer) { return peer->is_gone(); }))
     awaited = shared_memory_.awaited_peers();
   while (auto failure = detector_.find_gone(awaited)) {
-    if (end_messages(*failure)) continue;
+    const int peer = failure->blamed;
+    if (const auto& loss = peers_[peer].loss) {
+      failure = Failure{loss->code, loss->blamed,
+                        fmt::format("{} (seen by {}, which has left)", loss->reason, peers_.name_of(peer))};
+    }
+    if (end_messages(peer, *failure)) continue;
     record_failure(std::move(*failure));
     break;
   }

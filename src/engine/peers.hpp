@@ -42,11 +42,12 @@ struct Peer {
 
   transport::Link link;
   Connection connection = Connection::none;
-  Clock::time_point wanted_since{};  ///< while there is no connection
-  bool wants_write = false;          ///< as last told to the event set
-  bool has_left = false;             ///< said goodbye
-  bool has_ended = false;            ///< its link has
-  bool is_silent = false;            ///< was silent while a recovery message from it was awaited
+  Clock::time_point wanted_since{};            ///< while there is no connection
+  bool wants_write = false;                    ///< as last told to the event set
+  bool has_left = false;                       ///< said goodbye
+  std::optional<Failure> loss = std::nullopt;  ///< why messages of the peer had failed before it left
+  bool has_ended = false;                      ///< its link has
+  bool is_silent = false;                      ///< was silent while a recovery message from it was awaited
 };
 
 /// What Peers reports to its owner, from inside its functions.

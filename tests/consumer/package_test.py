@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -220,7 +221,10 @@ def python_deb_is_usable():
     root = fresh(args.work / "python-deb-root")
     run("dpkg-deb", "--extract", only(DEBS, f"{PYTHON_PACKAGE}_*.deb"), root)
     environment = {**os.environ, "PYTHONPATH": str(root / "usr/lib/python3/dist-packages"), "OMP_NUM_THREADS": "1"}
-    text = output_of(args.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    text = output_of(args.python, "-m", "torch.distributed.run", "--nproc_per_node", "2",
+                     "--master_addr", "127.0.0.1", "--master_port", str(port),
                      "-r", "1", "-t", "1",  # the default fails with PyTorch 1.13 on Python 3.11
                      args.source / "examples/consumer/torch/main.py", env=environment, timeout=100)
     for rank in range(2):

@@ -1,6 +1,7 @@
 """What trains over a backend beside DDP as such, and torchrun: the same numbers as over Gloo, one restart for one kill."""
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -191,11 +192,11 @@ TEED = ["-r", "1", "-t", "1"] if VERSION < (2, 0) else []
 
 
 def torchrun(path, what):
-    if os.environ.get("USE_LIBUV") == "0":  # see conftest.py
-        pytest.skip("the c10d rendezvous asks for libuv, which this PyTorch lacks")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     (path / "trains.py").write_text(TRAINS)
     command = [sys.executable, "-B", "-m", "torch.distributed.run", "--nproc_per_node", "2", "--max_restarts", "3", "--monitor_interval", "0.1",
-               "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", *TEED, str(path / "trains.py"), str(path), what]
+               "--master_addr", "127.0.0.1", "--master_port", str(port), *TEED, str(path / "trains.py"), str(path), what]
     with open(path / "log", "w") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ, OMP_NUM_THREADS="1"), start_new_session=True)
 

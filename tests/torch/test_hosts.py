@@ -84,7 +84,8 @@ def test_a_job_on_two_hosts_needs_no_variable(tmp_path, hosts):
     for text, name, address in zip(texts, "ab", ("10.77.0.1", "10.77.0.2")):
         line = (rf"kolo: this host's name, {name}, leads to 127.0.1.1, and kolo listens at {address}:\d+: \w+, "
                 r"which leads to the store at 10.77.0.1 \(KOLO_INTERFACE names another\)")
-        assert len(re.findall(line, text)) == 2, said  # one a process
+        if os.path.exists("/etc/hosts"):  # else the hosts' own files cannot be put over it, and their names lead nowhere
+            assert len(re.findall(line, text)) == 2, said  # one a process
 
 
 def alone(tmp_path, **settings):

@@ -114,12 +114,14 @@ def test_what_no_sum_is_for():
     run(2, refused)
 
 
-def ends(rank, size, over, how):
+def ends(rank, size, there, over, how):
     """A rank that does not come: the sums of the others end by destroy and by the timeout."""
     dist.all_reduce(torch.ones(4).to_sparse())
     if rank == 1:
+        there.set()
         assert over.wait(20)
         return
+    assert there.wait(20)
     begin = time.monotonic()
     work = dist.all_reduce(torch.ones(4).to_sparse(), async_op=True)
     if how == "timeout":
@@ -135,5 +137,5 @@ def ends(rank, size, over, how):
 
 @pytest.mark.parametrize("how", ["timeout", "destroy", "abort"])
 def test_sums_that_wait_end(how):
-    results = Ranks(2, ends, event(), how, timeout=1 if how == "timeout" else 20).join()
+    results = Ranks(2, ends, event(), event(), how, timeout=1 if how == "timeout" else 20).join()
     assert not any(isinstance(result, Failed) for result in results), results
