@@ -121,12 +121,13 @@ def main():
     parser.add_argument("-k", default="", metavar="PART", help="a regular expression that names contain")
     parser.add_argument("--size", type=int, default=4)
     parser.add_argument("--over", nargs="*", default=list(NAMES), choices=NAMES)
-    parser.add_argument("--log", default="pytorch_own", help="the lines of each run, and what ranks print, go to LOG.*")
+    parser.add_argument("--log", default="build/pytorch_own", help="the lines of each run, and what ranks print, go to LOG.* (%(default)s)")
     parser.add_argument("--one", choices=NAMES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         return run_tests(options.one, options.k)
 
+    os.makedirs(os.path.dirname(options.log) or ".", exist_ok=True)
     found = {}
     for over in options.over:
         environment = dict(os.environ, BACKEND=NAMES[over], WORLD_SIZE=str(options.size), OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
