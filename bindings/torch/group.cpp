@@ -78,9 +78,10 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, b
     }
   }
   communicator_ = met.get();
-  find_network();
+  has_network_ = is_linked_by(communicator_, "tcp");
   try {
-    communicator_.estimate("all_reduce", 1, {.algorithm = options_->algorithm, .wire = options_->wire});
+    if (options_->wire || !options_->algorithm.empty())
+      communicator_.estimate("all_reduce", 1, {.algorithm = options_->algorithm, .wire = options_->wire});
   } catch (const InvalidArgumentError& error) {
     throw std::invalid_argument(std::string("kolo_torch.Options: ") + error.what());
   }
@@ -92,16 +93,20 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, b
   }
   if (has_network_) {
     const std::string network = communicator_.network();
-    const std::string name = misleading_name(network);
-    if (!name.empty() && !network.ends_with(", as told")) {  // by KOLO_INTERFACE
+    // What KOLO_INTERFACE tells asks no name server.
+    const std::string name = network.ends_with(", as told") ? std::string() : misleading_name(network);
+    if (!name.empty()) {
       TORCH_WARN_ONCE("kolo: ", name, ", and kolo listens at ", network, " (KOLO_INTERFACE names another)");
     }
   }
   enrol();
 }
 
-void Group::find_network() {
-  for (int peer = 0; peer < size_; ++peer) has_network_ |= communicator_.transport_to(peer) == "tcp";
+bool Group::is_linked_by(const Communicator& communicator, std::string_view transport) {
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    if (communicator.transport_to(peer) == transport) return true;
+  }
+  return false;
 }
 
 void Group::enrol() {
@@ -119,11 +124,7 @@ Group::~Group() {
 }
 
 bool Group::shares_host() const {
-  const Communicator communicator = this->communicator();
-  for (int peer = 0; peer < size_; ++peer) {
-    if (communicator.transport_to(peer) == "shm") return true;
-  }
-  return false;
+  return is_linked_by(communicator(), "shm");
 }
 
 Communicator Group::communicator() const {

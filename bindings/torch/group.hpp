@@ -10,6 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "call.hpp"
@@ -142,7 +143,7 @@ class Group final : public Base {
                    const Add& add);
   void wait_for(const kolo::Work& work, const char* name, const at::Tensor& in, const at::Tensor& out) const;
   void write_timeline(const Timeline& timeline) const;
-  void find_network();
+  static bool is_linked_by(const Communicator& communicator, std::string_view transport);
   void enrol();
   c10::intrusive_ptr<Base> part(Communicator communicator,
                                 const c10::intrusive_ptr<Base::Options>& options) const;
@@ -168,7 +169,6 @@ class Group final : public Base {
   bool has_network_ = false;            // TCP links this rank to another one
 };
 
-/// With the group's algorithm, and its wire format if the call can have one and TCP carries it.
 template <typename Asked>
 CallOptions Group::all_reduce_options(const Asked& options, const at::Tensor& tensor) const {
   CallOptions made = options_of(options);

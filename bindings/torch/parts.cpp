@@ -16,7 +16,7 @@ Group::Group(Communicator communicator, const GroupOptions& options)
       communicator_(std::move(communicator)),
       options_(c10::make_intrusive<GroupOptions>(options)) {
   communicator_.set_timeout(nanoseconds_of(options_->timeout));
-  find_network();
+  has_network_ = is_linked_by(communicator_, "tcp");
   enrol();
 }
 
