@@ -15,8 +15,8 @@
 #include <random>
 #include <thread>
 
-#include "ddp/agreement.hpp"
 #include "kolo/train/checkpoint.hpp"
+#include "ranks/agreement.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"

@@ -10,17 +10,17 @@
 #include <utility>
 
 #include "checkpoint/file.hpp"
-#include "ddp/agreement.hpp"
-#include "ddp/gradient_listener.hpp"
-#include "ddp/parts.hpp"
-#include "ddp/reducer.hpp"
+#include "gradients/reducer.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 #include "libtorch/first_use.hpp"
+#include "libtorch/gradient_listener.hpp"
 #include "libtorch/hook_archive.hpp"
 #include "libtorch/optimizer_archive.hpp"
 #include "libtorch/problem.hpp"
 #include "libtorch/random_state.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/parts.hpp"
 
 namespace kolo {
 namespace {

@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "data/batch.hpp"
-#include "ddp/agreement.hpp"
-#include "ddp/failure.hpp"
-#include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/problem.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/failure.hpp"
+#include "ranks/wait_all.hpp"
 
 namespace kolo {
 namespace {

@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "data_parallel/pass.hpp"
-#include "ddp/model.hpp"
 #include "libtorch/problem.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo {
 namespace {

@@ -8,15 +8,15 @@
 #include <optional>
 #include <unordered_set>
 
-#include "ddp/agreement.hpp"
-#include "ddp/join_agreement.hpp"
-#include "ddp/model.hpp"
-#include "ddp/parameter_check.hpp"
-#include "ddp/reducer.hpp"
-#include "ddp/replicas.hpp"
+#include "gradients/join_agreement.hpp"
+#include "gradients/parameter_check.hpp"
+#include "gradients/reducer.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/optimizer_traits.hpp"
 #include "kolo/train/sync_batch_norm.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/model.hpp"
+#include "ranks/replicas.hpp"
 
 namespace kolo {
 

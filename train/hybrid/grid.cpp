@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "optim/gradient_norm.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo {
 namespace {

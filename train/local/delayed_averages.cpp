@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "ddp/failure.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/plan.hpp"
+#include "ranks/failure.hpp"
 
 namespace kolo {
 namespace {

@@ -10,11 +10,11 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ddp/failure.hpp"
-#include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/shared_tensor.hpp"
 #include "kolo/train/tensor.hpp"
+#include "ranks/failure.hpp"
+#include "ranks/wait_all.hpp"
 
 namespace kolo::train {
 namespace {

@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "ddp/model.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/work.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

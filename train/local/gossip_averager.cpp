@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "ddp/failure.hpp"
-#include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/plan.hpp"
+#include "ranks/failure.hpp"
+#include "ranks/wait_all.hpp"
 
 namespace kolo {
 namespace {

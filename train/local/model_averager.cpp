@@ -8,12 +8,12 @@
 #include <string>
 #include <utility>
 
-#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/outer_optimizer.hpp"
 #include "local/plan.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo {
 namespace {

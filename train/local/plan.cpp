@@ -2,11 +2,11 @@
 
 #include <optional>
 
-#include "ddp/agreement.hpp"
-#include "ddp/failure.hpp"
-#include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/failure.hpp"
+#include "ranks/replicas.hpp"
 
 namespace kolo::train {
 

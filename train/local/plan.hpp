@@ -8,8 +8,8 @@
 #include <functional>
 #include <string>
 
-#include "ddp/model.hpp"
 #include "kolo/communicator.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <unordered_set>
 
-#include "ddp/gradient_listener.hpp"
-#include "ddp/parts.hpp"
-#include "ddp/reducer.hpp"
+#include "gradients/reducer.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/gradient_listener.hpp"
 #include "optim/gradient_norm.hpp"
+#include "ranks/parts.hpp"
 
 namespace kolo {
 namespace {

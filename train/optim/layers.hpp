@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/sum_over_ranks.hpp"
 #include "libtorch/optimizer_state.hpp"
+#include "ranks/parts.hpp"
 
 namespace kolo::train {
 

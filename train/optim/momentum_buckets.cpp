@@ -6,8 +6,8 @@
 #include <numeric>
 #include <tuple>
 
-#include "ddp/bucket_assignment.hpp"
-#include "ddp/finite.hpp"
+#include "gradients/bucket_assignment.hpp"
+#include "gradients/finite.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::train {

@@ -11,13 +11,13 @@
 #include <unordered_map>
 #include <utility>
 
-#include "ddp/failure.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/compression.hpp"
 #include "libtorch/hook_archive.hpp"
 #include "libtorch/optimizer_state.hpp"
 #include "optim/momentum_buckets.hpp"
 #include "optim/one_bit_agreement.hpp"
+#include "ranks/failure.hpp"
 
 namespace kolo {
 namespace {

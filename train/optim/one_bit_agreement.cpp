@@ -6,9 +6,9 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/problem.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo::train {
 namespace {

@@ -4,14 +4,14 @@
 #include <sstream>
 #include <utility>
 
-#include "ddp/agreement.hpp"
-#include "ddp/model.hpp"
-#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/problem.hpp"
 #include "pipeline/pipeline_step.hpp"
 #include "pipeline/split_model.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/model.hpp"
+#include "ranks/parts.hpp"
 
 namespace kolo {
 namespace {

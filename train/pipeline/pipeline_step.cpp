@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "ddp/agreement.hpp"
-#include "ddp/failure.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/activation_checkpoint.hpp"
 #include "libtorch/autocast_state.hpp"
 #include "libtorch/problem.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/failure.hpp"
 
 namespace kolo::train {
 namespace {

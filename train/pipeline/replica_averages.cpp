@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include "ddp/agreement.hpp"
-#include "ddp/bucket_assignment.hpp"
+#include "gradients/bucket_assignment.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/problem.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo::train {
 namespace {

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "ddp/bucket.hpp"
-#include "ddp/model.hpp"
+#include "gradients/bucket.hpp"
 #include "kolo/communicator.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

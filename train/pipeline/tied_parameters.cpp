@@ -6,9 +6,9 @@
 
 #include <utility>
 
-#include "ddp/wait_all.hpp"
 #include "kolo/train/tensor.hpp"
 #include "kolo/work.hpp"
+#include "ranks/wait_all.hpp"
 
 namespace kolo::train {
 namespace {

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/problem.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo {
 namespace {

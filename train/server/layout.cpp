@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "ddp/model.hpp"
 #include "kolo/error.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ddp/replicas.hpp"
 #include "kolo/train/parameter_server_options.hpp"
+#include "ranks/replicas.hpp"
 
 namespace kolo::train {
 

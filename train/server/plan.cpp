@@ -3,8 +3,8 @@
 #include <array>
 #include <vector>
 
-#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo::train {
 namespace {

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/agreement.hpp"
-#include "ddp/gradient_listener.hpp"
-#include "ddp/model.hpp"
-#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/gradient_listener.hpp"
 #include "optim/gradient_norm.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/model.hpp"
+#include "ranks/parts.hpp"
 #include "sharded/sharded_step.hpp"
 #include "sharded/unit_plan.hpp"
 

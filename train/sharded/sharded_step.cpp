@@ -8,9 +8,9 @@
 #include <numeric>
 #include <utility>
 
-#include "ddp/autograd_run.hpp"
-#include "ddp/failure.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/autograd_run.hpp"
+#include "ranks/failure.hpp"
 
 namespace kolo::train {
 namespace {

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/gradient_listener.hpp"
-#include "ddp/replicas.hpp"
 #include "kolo/train/communication_statistics.hpp"
 #include "libtorch/first_use.hpp"
+#include "libtorch/gradient_listener.hpp"
+#include "ranks/replicas.hpp"
 #include "sharded/unit.hpp"
 #include "sharded/unit_plan.hpp"
 

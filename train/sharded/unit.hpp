@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "ddp/replicas.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "kolo/work.hpp"
+#include "ranks/replicas.hpp"
 
 namespace kolo::train {
 

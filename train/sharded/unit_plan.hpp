@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/model.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

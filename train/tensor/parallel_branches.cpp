@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
-#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/slice.hpp"
 #include "kolo/train/tensor_functions.hpp"
 #include "libtorch/random_state.hpp"
+#include "ranks/agreement.hpp"
 #include "tensor/communicate.hpp"
 #include "tensor/group_collectives.hpp"
 #include "tensor/whole_values.hpp"

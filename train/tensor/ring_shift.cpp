@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "ddp/wait_all.hpp"
 #include "kolo/train/tensor.hpp"
+#include "ranks/wait_all.hpp"
 
 namespace kolo::train {
 

@@ -9,10 +9,10 @@
 #include <unordered_set>
 #include <utility>
 
-#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "optim/gradient_norm.hpp"
+#include "ranks/agreement.hpp"
 #include "tensor/group_collectives.hpp"
 
 namespace kolo {

@@ -6,11 +6,11 @@
 #include <sstream>
 #include <vector>
 
-#include "ddp/agreement.hpp"
-#include "ddp/parts.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor_parallel.hpp"
 #include "libtorch/random_state.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/parts.hpp"
 
 namespace kolo::train {
 namespace {

@@ -1,0 +1,35 @@
+// average_gradients(): gradients that no wrapper averages.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "kolo/train/averages.hpp"
+#include "train/support/models.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test::ranks {
+namespace {
+
+TEST(AverageGradients, CountsAMissingOneAsZero) {
+  run_all(3, [](Communicator& communicator) {
+    const int rank = communicator.rank();
+    at::Tensor transposed = at::zeros({4, 2}).set_requires_grad(true);
+    transposed.mutable_grad() = numbers(2, 4, rank).t();
+    at::Tensor sometimes = at::zeros({5}, at::kDouble).set_requires_grad(true);
+    if (rank == 1) sometimes.mutable_grad() = at::full({5}, 6, at::kDouble);
+    average_gradients({transposed, sometimes}, communicator);
+    const at::Tensor mean = (numbers(2, 4, 0) + numbers(2, 4, 1) + numbers(2, 4, 2)).t() / 3;
+    EXPECT_TRUE(at::allclose(transposed.grad(), mean, 1e-6, 1e-6));
+    EXPECT_TRUE(at::equal(sometimes.grad(), at::full({5}, 2, at::kDouble)));
+  });
+}
+
+TEST(AverageGradients, RefusesWhatCannotBeAveraged) {
+  run_all(1, [](Communicator& communicator) {
+    at::Tensor flags = at::zeros({2});
+    flags.mutable_grad() = at::sparse_coo_tensor(at::zeros({1, 1}, at::kLong), at::ones({1}), {2});
+    EXPECT_THROW(average_gradients({flags}, communicator), InvalidArgumentError);
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test::ranks

@@ -1,0 +1,419 @@
+#include "gradients/reducer.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "gradients/unused_parameters.hpp"
+#include "kolo/error.hpp"
+#include "libtorch/autograd_run.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/failure.hpp"
+
+namespace kolo::train {
+
+Reducer::Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_t> tables,
+                 Communicator communicator, const DistributedDataParallelOptions& options)
+    : parameters_(std::move(parameters)), communicator_(std::move(communicator)), options_(options) {
+  states_.resize(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) states_[i].tensor = parameters_[i].tensor;
+  // Backward runs against the order in which parameters are registered and used, as a rule.
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  for (const std::size_t table : tables) states_[table].is_table = true;
+  if (!tables.empty())
+    tables_ = std::make_unique<SparseTables>(parameters_, tables, communicator_, options_.sparse_method);
+  build(order);
+  if (options_.bucket_borders == BucketBorders::measured && communicator_.size() > 1)
+    search_ = std::make_unique<BucketSearch>(parameters_.size(), options_);
+  if (options_.static_graph) graph_ = std::make_unique<StaticGraph>(parameters_, communicator_.rank());
+  labelled_ = {communicator_};
+  if (options_.hook)
+    hook_thread_ = std::make_unique<AveragingThread>(labelled_.emplace_back(communicator_.split(0)));
+  if (options_.overlap_forward) {
+    const Communicator own = labelled_.emplace_back(communicator_.split(0));
+    require_on_all(communicator_, "DistributedDataParallel", [&] {  // it calls a function of the program's
+      forward_ = std::make_unique<ForwardOverlap>(buckets_, parameters_, own, options_);
+    });
+  }
+  for (std::size_t i = 0; i < states_.size(); ++i) watch(i);
+}
+
+void Reducer::watch(std::size_t index) {
+  Parameter& state = states_[index];
+  state.accumulator = torch::autograd::impl::grad_accumulator(state.tensor);
+  // One gradient cannot be averaged twice; and after a failure the old object may still be in scope.
+  if (Reducer* const other = of(state.tensor)) other->retire(parameters_[index].name);
+  state.hook = add_gradient_hook(state.accumulator, *this, index);
+}
+
+Reducer* Reducer::of(const at::Tensor& parameter) {
+  return dynamic_cast<Reducer*>(listener_of(parameter));
+}
+
+Reducer::~Reducer() {
+  remove_hooks();
+}
+
+void Reducer::remove_hooks() noexcept {
+  try {
+    finish_step();
+  } catch (...) {
+    // The other ranks know; steps that this one has not made belong to averages that it does not have.
+  }
+  for (Parameter& state : states_) {
+    if (state.hook != 0) state.accumulator->del_post_hook(std::exchange(state.hook, 0));
+  }
+  hook_thread_.reset();
+  forward_.reset();
+  tables_.reset();
+  for (Bucket& bucket : buckets_) bucket.settle();
+}
+
+void Reducer::retire(const std::string& parameter) noexcept {
+  remove_hooks();
+  if (error_) return;
+  error_ = std::make_exception_ptr(InvalidArgumentError(
+      "another DistributedDataParallel was made for '" + parameter +
+          "' and has taken its place: a parameter's gradient is averaged by the newest one alone",
+      {}));
+}
+
+void Reducer::lay_out(const std::vector<std::vector<std::size_t>>& members) {
+  std::vector<Bucket> buckets;
+  for (const auto& one : members) buckets.emplace_back(one, parameters_);
+  buckets_ = std::move(buckets);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    for (std::size_t s = 0; s < buckets_[b].slots().size(); ++s) {
+      Parameter& state = states_[buckets_[b].slots()[s].parameter];
+      state.bucket = b;
+      state.slot = s;
+    }
+  }
+}
+
+void Reducer::require_sound() {
+  if (error_) std::rethrow_exception(error_);
+  if (forward_) require_sound_forward();
+  if (in_backward_) {
+    throw InvalidArgumentError(
+        "forward() was called by a backward() that averages gradients: let backward() compute parts of the "
+        "model anew (checkpointing), not DistributedDataParallel itself",
+        {});
+  }
+}
+
+void Reducer::require_watched() {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    Parameter& state = states_[i];
+    if (torch::autograd::impl::try_get_grad_accumulator(state.tensor) == state.accumulator) continue;
+    const at::Tensor& was = layout_of(i);
+    const bool is_alike = state.tensor.scalar_type() == was.scalar_type() &&
+                          state.tensor.sizes() == was.sizes() && state.tensor.strides() == was.strides();
+    if (is_alike) {  // it was loaded from an archive, say, which gives it other memory and a new accumulator
+      state.accumulator->del_post_hook(std::exchange(state.hook, 0));
+      watch(i);
+      continue;
+    }
+    throw InvalidArgumentError(
+        "parameter '" + parameters_[i].name +
+            "' is another one than when DistributedDataParallel was made, which sees its "
+            "gradients no longer: after to() and the like make a new one",
+        {});
+  }
+}
+
+/// A tensor of the type and the layout that the parameter had when it was wrapped.
+const at::Tensor& Reducer::layout_of(std::size_t parameter) const {
+  const Parameter& state = states_[parameter];
+  if (state.is_table) return tables_->table_of(parameter).values;
+  return buckets_[state.bucket].slots()[state.slot].view;
+}
+
+void Reducer::fail() {
+  error_ = tell_others(communicator_);
+  throw;
+}
+
+void Reducer::expect_backward_from(std::span<const at::Tensor> outputs, bool is_all) {
+  if (!options_.find_unused_parameters) return;
+  std::vector<torch::autograd::Edge> edges;
+  for (const at::Tensor& output : outputs) {
+    if (output.defined() && output.requires_grad())
+      edges.push_back(torch::autograd::impl::gradient_edge(output));
+  }
+  std::vector<NodePtr> accumulators;
+  for (const Parameter& state : states_) accumulators.push_back(state.accumulator);
+  std::vector<bool> reached(states_.size(), true);
+  if (is_all && !edges.empty()) reached = reachable(edges, accumulators);
+  // One backward may come from several forwards.
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    states_[i].expected = reached[i] || (has_expectation_ && states_[i].expected);
+  }
+  has_expectation_ = true;
+}
+
+void Reducer::begin_pass() {
+  if (!synchronized_) return;
+  if (is_awaited_ && leaf_watch_.has_seen()) ++steps_;
+  is_awaited_ = true;
+  leaf_watch_.start();
+}
+
+void Reducer::on_gradient(std::size_t index) {
+  if (std::exchange(is_awaited_, false)) leaf_watch_.stop();
+  // A function may have had no gradient to give: autograd calls us all the same.
+  const bool has_gradient = states_[index].tensor.grad().defined();
+  if (has_gradient) states_[index].used = true;
+  if (!synchronized_) return;
+  if (error_) std::rethrow_exception(error_);
+  const c10::NoGradGuard no_grad;
+  try {
+    const bool begins = !in_backward_;
+    if (begins) begin();
+    if (!std::exchange(end_is_queued_, true)) queue_end(*this);
+    if (begins && graph_) begin_static_pass();
+    if (!graph_ || graph_->accumulated(index)) mark_ready(index, has_gradient);
+  } catch (...) {
+    fail();
+  }
+}
+
+void Reducer::begin() {
+  if (join_ != nullptr && !std::exchange(has_share_, false)) share_ = join_->wait();
+  if (join_ == nullptr) share_ = {};
+  if (forward_) begin_in_forward();
+  ++steps_;
+  for (Communicator& communicator : labelled_) communicator.set_label("the averages of step", steps_);
+  in_backward_ = true;
+  next_bucket_ = 0;
+  ready_order_.clear();
+  missing_.clear();
+  for (const Bucket& bucket : buckets_) missing_.push_back(bucket.slots().size());
+  for (Parameter& state : states_) state.ready = false;
+  if (tables_) tables_->begin(share_.factor);
+  if (search_) search_->begin();
+  if (!options_.find_unused_parameters) return;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!states_[i].expected) mark_ready(i, false);
+  }
+}
+
+void Reducer::mark_ready(std::size_t index, bool has_gradient) {
+  Parameter& state = states_[index];
+  const std::string& name = parameters_[index].name;
+  if (state.ready && !state.expected) {
+    throw InvalidArgumentError(
+        "'" + name +
+            "' got a gradient, but what forward() returned does not depend on it: return all "
+            "that the loss depends on, or call prepare_backward({}) after forward()",
+        {});
+  }
+  if (state.ready) {
+    throw InvalidArgumentError(
+        "the gradient of '" + name +
+            "' was ready twice in one backward(): parts of the model that backward() computes "
+            "anew (checkpointing) must not share parameters with others, or set static_graph",
+        {});
+  }
+  if (const at::Tensor& gradient = state.tensor.grad(); gradient.defined()) {
+    if (!state.is_table && gradient.layout() != at::kStrided) {
+      throw InvalidArgumentError("the gradient of '" + name +
+                                     "' is sparse and a dense one was expected: name it in sparse_parameters",
+                                 {});
+    }
+    if (gradient.requires_grad()) {
+      throw InvalidArgumentError(
+          "the gradient of '" + name +
+              "' has a graph of its own (create_graph), which averaging would lose: take "
+              "gradients of gradients with torch::autograd::grad()",
+          {});
+    }
+  }
+  state.ready = true;
+  ready_order_.push_back(index);
+  if (search_) search_->note(index);
+  if (state.is_table) {
+    tables_->collect(index, state.tensor.grad());
+    return;
+  }
+  Bucket& bucket = buckets_[state.bucket];
+  if (has_gradient) {
+    bucket.collect(state.slot, state.tensor);
+  } else {
+    if (!state.used) {
+      const at::Tensor& gradient = state.tensor.grad();
+      state.kept = gradient.defined() ? gradient.clone() : at::Tensor();
+    }
+    bucket.collect_unused(state.slot, state.tensor);
+  }
+  --missing_[state.bucket];
+  start_complete_buckets();
+}
+
+void Reducer::start_complete_buckets() {
+  // In the order of the buckets, never in that of completion: all ranks must make the same calls in the same
+  // order.
+  while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0) {
+    start(next_bucket_++);
+  }
+}
+
+void Reducer::start(std::size_t index) {
+  Bucket& bucket = buckets_[index];
+  const bool has_hook = hook_thread_ && bucket.buffer().dtype == DType::float32;
+  if (share_.factor != 1 && !(has_hook && !options_.hook->is_mean())) bucket.scale(share_.factor);
+  if (forward_) {
+    forward_->start(index);
+  } else if (has_hook) {
+    bucket.start(*hook_thread_, *options_.hook,
+                 {.index = index, .loss_scale = loss_scale_, .contributes = share_.contributes});
+  } else {
+    bucket.start(communicator_, options_.wire);
+  }
+}
+
+void Reducer::end_run() {
+  if (error_) std::rethrow_exception(error_);
+  const bool is_outermost = !is_nested_run();
+  if (graph_) {
+    // Parts that are computed anew may accumulate again what is complete.
+    if (!is_outermost) return;
+    end_static_pass();
+  }
+  if (is_outermost || std::ranges::all_of(states_, &Parameter::ready)) finish();
+}
+
+void Reducer::leave_run(bool is_over) noexcept {
+  end_is_queued_ = false;
+  if (!in_backward_ || error_) return;
+  if (!is_over) {
+    // An exception that a function or a hook threw. The other ranks may have averaged buckets that this rank
+    // did not start, and its next all-reduce would mix two steps.
+    leave("an exception broke off its backward(), so the ranks' gradients no longer belong together");
+    return;
+  }
+  try {
+    // The run was nested. That it was called from is current again, and has the rest of the gradients.
+    queue_end(*this);
+    end_is_queued_ = true;
+  } catch (const std::exception&) {
+    if (!error_) error_ = std::current_exception();
+  }
+}
+
+void Reducer::leave(const std::string& reason) noexcept {
+  if (!error_) error_ = train::leave(communicator_, reason);
+}
+
+void Reducer::finish() {
+  const c10::NoGradGuard no_grad;
+  try {
+    complete_unready();
+    std::vector<std::uint8_t> used(states_.size(), kUsed);
+    Work agreement;
+    if (graph_ && graph_->used_anywhere() != nullptr) {
+      used = *graph_->used_anywhere();
+    } else if (options_.find_unused_parameters || graph_) {
+      for (std::size_t i = 0; i < states_.size(); ++i) used[i] = use_of(states_[i]);
+      agreement = communicator_.all_reduce_async(Buffer(used), ReduceOp::max);
+    }
+    std::exception_ptr error;
+    const auto attempt = [&error](auto&& action) {
+      try {
+        action();
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
+    };
+    // Here and not in forward(): all ranks come here, as often and in the same order as each other.
+    if (buffers_ != nullptr) attempt([&] { buffers_->start(communicator_, share_.root); });
+    const auto waiting = Bucket::Clock::now();
+    attempt([&] {
+      for (Bucket& bucket : buckets_) bucket.wait();
+    });
+    averages_are_finite_ = true;
+    if (hook_thread_) attempt([&] { averages_are_finite_ = hook_thread_->wait(); });
+    if (tables_) attempt([&] { averages_are_finite_ = tables_->wait() && averages_are_finite_; });
+    attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
+    if (graph_ && !error) graph_->agree(used);
+    if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
+    if (error) std::rethrow_exception(error);
+    if (forward_) {
+      end_in_forward();
+      return;
+    }
+    account(waiting, Bucket::Clock::now());
+    if (hook_thread_) end_hook_step();
+    attach_results(used);
+    in_backward_ = false;
+    if (check_ != nullptr) check_->step(communicator_);
+    rebuild_if_better();
+  } catch (...) {
+    fail();
+  }
+}
+
+bool Reducer::averages_are_finite() const {
+  if (hook_thread_ || forward_) return averages_are_finite_;
+  return averages_are_finite_ && std::ranges::all_of(buckets_, &Bucket::is_finite);
+}
+
+void Reducer::end_hook_step() {
+  // What did not go through the hook counts as well: a step is skipped as a whole.
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.buffer().dtype != DType::float32)
+      averages_are_finite_ = averages_are_finite_ && bucket.is_finite();
+  }
+  options_.hook->end_step(averages_are_finite_);
+}
+
+void Reducer::complete_unready() {
+  std::string names;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].ready) continue;
+    if (options_.find_unused_parameters || states_[i].used) {  // under no_sync()
+      mark_ready(i, false);
+    } else {
+      names += (names.empty() ? "'" : ", '") + parameters_[i].name + '\'';
+    }
+  }
+  if (names.empty()) return;
+  throw InvalidArgumentError("rank " + std::to_string(communicator_.rank()) + " has no gradient for " +
+                                 names +
+                                 " after backward(): every parameter must take part in the loss, or set "
+                                 "find_unused_parameters or static_graph",
+                             {});
+}
+
+/// Ranks agree on the largest: what no rank used keeps its gradient.
+std::uint8_t Reducer::use_of(const Parameter& state) const {
+  if (state.used) return kUsed;
+  return !graph_ && share_.contributes && state.tensor.grad().defined() ? kUnused : kNoGradient;
+}
+
+void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    Parameter& state = states_[i];
+    at::Tensor& gradient = state.tensor.mutable_grad();
+    if (used_anywhere[i] == kUsed) {
+      gradient =
+          state.is_table ? tables_->table_of(i).average : buckets_[state.bucket].slots()[state.slot].view;
+    } else if (state.kept && state.kept->defined()) {
+      gradient = std::move(*state.kept);  // the slot keeps the average, of which all ranks have the same bits
+    }
+    // A rank without data does what the other ranks do: an optimizer skips what has no gradient.
+    if (used_anywhere[i] == kNoGradient && !graph_ && !share_.contributes) gradient = at::Tensor();
+    state.kept.reset();
+    state.used = false;
+    state.expected = true;
+  }
+  has_expectation_ = false;
+}
+
+}  // namespace kolo::train

@@ -1,0 +1,186 @@
+// Reducer: watches gradients become ready during backward and averages them bucket by bucket.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gradients/averaging_thread.hpp"
+#include "gradients/bucket.hpp"
+#include "gradients/bucket_search.hpp"
+#include "gradients/forward_overlap.hpp"
+#include "gradients/join_agreement.hpp"
+#include "gradients/parameter_check.hpp"
+#include "gradients/sparse_tables.hpp"
+#include "gradients/static_graph.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "libtorch/gradient_listener.hpp"
+#include "libtorch/leaf_watch.hpp"
+#include "libtorch/node.hpp"
+#include "ranks/replicas.hpp"
+
+namespace kolo::train {
+
+/// The engine of DistributedDataParallel, which documents the behaviour. A hook on each parameter's gradient
+/// accumulator reports in the thread that runs backward; the first report of a run of autograd's engine
+/// queues end_run(), which autograd calls when that run is over. Checkpointing nests runs: what the inner
+/// ones leave open ends with the outermost.
+class Reducer final : public GradientListener {
+ public:
+  /// `parameters` are those that want gradients, the same on all ranks, each tensor once; `tables` index
+  /// those with sparse gradients. Whichever reducer watched one of them before is retired: it throws from
+  /// then on.
+  Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_t> tables, Communicator communicator,
+          const DistributedDataParallelOptions& options);
+  ~Reducer();
+  /// The one that watches the parameter; null for none.
+  static Reducer* of(const at::Tensor& parameter);
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// False: backward only accumulates.
+  void set_synchronized(bool synchronized) noexcept { synchronized_ = synchronized; }
+  /// Throws the error of an earlier backward, which may have broken off, since the ranks no longer agree.
+  void require_sound();
+  /// With overlap_forward: waits for all averages and makes their steps. Throws what require_sound() does,
+  /// and the error of an average.
+  void finish_step();
+  /// The optimizers of overlap_forward; null without it.
+  ForwardOverlap* forward() const noexcept { return forward_.get(); }
+  /// Goes on with parameters that were loaded. Throws InvalidArgumentError where one was replaced by another
+  /// kind under the same name (by a cast, say).
+  void require_watched();
+  /// To find unused parameters: remembers which of them backward from `outputs` does not reach; none if these
+  /// are not all that the loss may depend on.
+  void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
+  /// A forward begins that wants gradients. If the one before has had a backward() that reached none of the
+  /// parameters, this rank is a step behind its peers: its next averages say so.
+  void begin_pass();
+
+  /// Who has data in each step; null: all ranks.
+  void set_join(JoinAgreement* join) noexcept { join_ = join; }
+  /// A step of a rank without data, which was announced. `empty_pass` may be empty; then all gradients are
+  /// zero. Returns false, without a step, where no rank has data.
+  bool follow(const std::function<void()>& empty_pass);
+  /// From now on this object is of no use, and the other ranks learn why, unless they know of an error
+  /// already.
+  void leave(const std::string& reason) noexcept;
+
+  /// What a hook is told: see GradientBucket.
+  void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
+  /// Whether the averages of the last step are. Without a hook by a look at all of them.
+  bool averages_are_finite() const;
+
+  /// What each averaging does besides: copies rank 0's buffers, checks the parameters. Both may be null.
+  void set_companions(Replicator* buffers, ParameterCheck* check) noexcept {
+    buffers_ = buffers;
+    check_ = check;
+  }
+
+  const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
+  const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  /// How gradients are laid out, on which the last bits of a sum may depend.
+  struct Layout {
+    bool is_rebuilt;                 ///< after a backward
+    std::vector<std::size_t> order;  ///< of all parameters
+    std::vector<std::size_t> ends;   ///< of buckets, among the dense ones; empty unless they were measured
+  };
+  Layout layout() const;
+  /// Between two steps, the same on all ranks. Does nothing where it is of another model, or options let
+  /// nothing be laid out anew.
+  void restore(const Layout& layout);
+  BucketPlan plan() const { return search_ ? search_->plan() : BucketPlan{.is_final = true}; }
+  const CommunicationStatistics& last_step();
+  const CommunicationStatistics& total();
+
+ private:
+  struct Parameter {
+    at::Tensor tensor;
+    NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
+    std::uintptr_t hook = 0;
+    bool is_table = false;  ///< in tables_, not in a bucket
+    std::size_t bucket = 0;
+    std::size_t slot = 0;
+    bool ready = false;              ///< in this backward
+    bool used = false;               ///< got a gradient since the last averaging, perhaps under no_sync
+    bool expected = true;            ///< some forward's graph reaches it, as far as is known
+    std::optional<at::Tensor> kept;  ///< its gradient before averaging, while nobody is known to have used it
+  };
+
+  void watch(std::size_t index);
+  void on_gradient(std::size_t index) override;
+  void begin();
+  void mark_ready(std::size_t index, bool has_gradient);
+  void start_complete_buckets();
+  void start(std::size_t bucket);
+  void begin_static_pass();
+  void end_static_pass();
+  void end_run() override;
+  void leave_run(bool is_over) noexcept override;
+  void finish();
+  void end_hook_step();
+  void complete_unready();
+  void require_sound_forward();
+  void begin_in_forward();
+  void end_in_forward();
+  const at::Tensor& layout_of(std::size_t parameter) const;
+  /// What backward made of a parameter, for ranks to agree on.
+  enum Use : std::uint8_t { kNoGradient, kUnused, kUsed };
+  std::uint8_t use_of(const Parameter& state) const;
+  void attach_results(std::span<const std::uint8_t> used_anywhere);
+  std::span<const SparseTables::Table> tables() const;
+  void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
+  bool may_rebuild() const;
+  void rebuild_if_better();
+  void rebuild(const std::function<void()>& lay_out_anew);
+  void build(std::span<const std::size_t> order, std::span<const std::size_t> ends = {});
+  void lay_out(const std::vector<std::vector<std::size_t>>& members);
+  void retire(const std::string& parameter) noexcept;
+  void remove_hooks() noexcept;
+  /// Within the handler of `error`: remembers it, tells the other ranks where they do not know, and throws it
+  /// on.
+  [[noreturn]] void fail();
+
+  std::vector<NamedTensor> parameters_;
+  Communicator communicator_;
+  const DistributedDataParallelOptions options_;
+  std::vector<Parameter> states_;
+  std::vector<Bucket> buckets_;
+  std::unique_ptr<AveragingThread> hook_thread_;  ///< after the buckets, which it uses; null without a hook
+  std::unique_ptr<ForwardOverlap> forward_;       ///< likewise; null without overlap_forward
+  std::unique_ptr<SparseTables> tables_;          ///< null where there are none
+  float loss_scale_ = 1;
+  bool averages_are_finite_ = true;     ///< those of tables, and with a hook of all
+  std::vector<Communicator> labelled_;  ///< with the step's number: all that averages use
+  std::uint32_t steps_ = 0;             ///< begun, and such as this rank's backward() missed
+  LeafWatch leaf_watch_;
+  bool is_awaited_ = false;               ///< a backward() that reaches a parameter
+  std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
+  std::unique_ptr<StaticGraph> graph_;    ///< null without static_graph
+  std::vector<std::size_t> missing_;      ///< per bucket: gradients not ready yet
+  std::vector<std::size_t> order_;        ///< that buckets and tables were built by
+  std::vector<std::size_t> ready_order_;
+  std::size_t next_bucket_ = 0;
+  bool has_expectation_ = false;  ///< from a forward since the last averaging
+  Replicator* buffers_ = nullptr;
+  ParameterCheck* check_ = nullptr;
+  JoinAgreement* join_ = nullptr;
+  StepShare share_;         ///< of the step in which this rank is, or of the last one
+  bool has_share_ = false;  ///< known before the first gradient
+  bool synchronized_ = true;
+  bool in_backward_ = false;
+  bool end_is_queued_ = false;
+  bool rebuilt_ = false;
+  std::exception_ptr error_;
+  CommunicationStatistics last_step_;
+  CommunicationStatistics total_;
+};
+
+}  // namespace kolo::train

@@ -1,0 +1,146 @@
+#include "gradients/sparse_tables.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+
+namespace kolo::train {
+namespace {
+
+/// A tensor of the vector's elements, which it keeps.
+template <typename T>
+at::Tensor tensor_of(std::vector<T> elements, at::IntArrayRef sizes, at::ScalarType type) {
+  auto owner = std::make_shared<std::vector<T>>(std::move(elements));
+  T* const data = owner->data();
+  return at::from_blob(
+      data, sizes, [owner = std::move(owner)](void*) {}, at::TensorOptions().dtype(type));
+}
+
+/// Rows of a table: `indices` [n] of int64, `values` [n, ...], both contiguous.
+struct Rows {
+  at::Tensor indices;
+  at::Tensor values;
+
+  std::int64_t count() const { return indices.numel(); }
+  std::span<const std::uint64_t> index_span() const {
+    return {reinterpret_cast<const std::uint64_t*>(indices.data_ptr<std::int64_t>()),
+            static_cast<std::size_t>(count())};
+  }
+};
+
+std::vector<std::int64_t> row_sizes(std::int64_t rows, const at::Tensor& table) {
+  std::vector<std::int64_t> sizes = table.sizes().vec();
+  sizes.front() = rows;
+  return sizes;
+}
+
+/// This rank's rows, ascending and each once. Sums of 16-bit floats would overflow before they are divided:
+/// those become float32.
+Rows rows_of(const at::Tensor& gradient, const at::Tensor& table) {
+  const bool is_short = table.scalar_type() == at::kHalf || table.scalar_type() == at::kBFloat16;
+  const at::ScalarType type = is_short ? at::kFloat : table.scalar_type();
+  if (!gradient.defined() || gradient._nnz() == 0) {
+    return {at::empty({0}, at::kLong), at::empty(row_sizes(0, table), at::TensorOptions().dtype(type))};
+  }
+  const at::Tensor coalesced = gradient.coalesce();
+  return {coalesced.indices().view(-1).contiguous(), coalesced.values().to(type).contiguous()};
+}
+
+Rows sum_of(SparseAllReduce& sums, const Rows& mine, const at::Tensor& table) {
+  const std::int64_t length = table.size(0);
+  const auto width = static_cast<std::uint64_t>(table.numel() / length);
+  auto [indices, bytes] =
+      sums.sum(static_cast<std::uint64_t>(length), mine.index_span(), buffer_of(mine.values), width);
+  const auto count = static_cast<std::int64_t>(indices.size());
+  return {tensor_of(std::move(indices), {count}, at::kLong),
+          tensor_of(std::move(bytes), row_sizes(count, table), mine.values.scalar_type())};
+}
+
+/// Every rank gets every rank's rows and adds them up.
+Rows gather(Communicator& communicator, const Rows& mine, const at::Tensor& table) {
+  std::vector<std::uint64_t> counts(static_cast<std::size_t>(communicator.size()));
+  const auto count = static_cast<std::uint64_t>(mine.count());
+  communicator.all_gather(ConstBuffer(&count, 1, DType::uint64), Buffer(counts));
+  const auto total =
+      static_cast<std::int64_t>(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));
+  const at::Tensor indices = at::empty({1, total}, at::kLong);
+  const at::Tensor values = at::empty(row_sizes(total, table), mine.values.options());
+  std::vector<std::uint64_t> elements;
+  const auto width = static_cast<std::uint64_t>(table.numel() / table.size(0));
+  for (const std::uint64_t rows : counts) elements.push_back(rows * width);
+  communicator.all_gather(buffer_of(mine.indices), buffer_of(indices), counts);
+  communicator.all_gather(buffer_of(mine.values), buffer_of(values), elements);
+  const at::Tensor sum = at::_sparse_coo_tensor_unsafe(indices, values, table.sizes()).coalesce();
+  return {sum.indices().view(-1), sum.values()};
+}
+
+}  // namespace
+
+SparseTables::SparseTables(std::span<const NamedTensor> parameters, std::span<const std::size_t> tables,
+                           Communicator& communicator, SparseMethod method)
+    : communicator_(communicator.split(0)), thread_(communicator_) {
+  for (const std::size_t parameter : tables) {
+    index_of_[parameter] = tables_.size();
+    tables_.push_back({parameter, parameters[parameter].name, parameters[parameter].tensor.detach()});
+  }
+  if (method == SparseMethod::all_reduce) sums_.emplace(communicator_);
+}
+
+void SparseTables::begin(double factor) {
+  next_ = 0;
+  factor_ = factor;
+  for (Table& table : tables_) table.is_ready = false;
+}
+
+void SparseTables::collect(std::size_t parameter, const at::Tensor& gradient) {
+  Table& table = tables_[index_of_.at(parameter)];
+  if (gradient.defined()) {
+    if (gradient.layout() != at::kSparse) {
+      throw InvalidArgumentError(
+          "the gradient of '" + table.name +
+              "' is dense and a sparse one was expected: where the table is tied to a layer that uses all of "
+              "it, make the embedding with sparse(false)",
+          {});
+    }
+    // zero_grad() leaves an empty one that is not of rows.
+    if (gradient._nnz() > 0 && gradient.sparse_dim() != 1)
+      throw InvalidArgumentError("the sparse gradient of '" + table.name + "' is not one of whole rows", {});
+  }
+  table.gradient = gradient;
+  table.is_ready = true;
+  // In their order, never in that of readiness: all ranks must make the same calls in the same order.
+  for (; next_ < order_.size() && tables_[order_[next_]].is_ready; ++next_) {
+    Table& next = tables_[order_[next_]];
+    next.started = Clock::now();
+    next.job.average = [this, &next](Communicator& communicator) { return average(next, communicator); };
+    thread_.start(next.job);
+  }
+}
+
+bool SparseTables::average(Table& table, Communicator& communicator) {
+  const c10::NoGradGuard no_grad;
+  Rows mine = rows_of(std::exchange(table.gradient, {}), table.values);
+  if (factor_ != 1) mine.values = mine.values.mul(factor_);
+  table.bytes = mine.indices.nbytes() + mine.values.nbytes();
+  Rows sum = sums_ ? sum_of(*sums_, mine, table.values) : gather(communicator, mine, table.values);
+  const at::Tensor values = sum.values.div_(communicator.size()).to(table.values.scalar_type());
+  table.average = at::_sparse_coo_tensor_unsafe(sum.indices.view({1, -1}), values, table.values.sizes());
+  table.average._coalesced_(true);
+  return values.isfinite().all().item<bool>();
+}
+
+void SparseTables::set_order(std::span<const std::size_t> order) {
+  order_.clear();
+  for (const std::size_t parameter : order) {
+    if (const auto found = index_of_.find(parameter); found != index_of_.end())
+      order_.push_back(found->second);
+  }
+}
+
+}  // namespace kolo::train

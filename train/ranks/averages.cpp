@@ -1,0 +1,101 @@
+#include "kolo/train/averages.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+#include "libtorch/problem.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/model.hpp"
+#include "ranks/wait_all.hpp"
+
+namespace kolo {
+namespace {
+
+void require_same_names(const Metrics& metrics, Communicator& communicator) {
+  std::string mine;
+  for (const auto& [name, value] : metrics) mine += '\'' + name + "'\n";
+  if (const auto odd = train::find_odd_text(communicator, mine, "metric"))
+    throw MismatchError("the metrics differ: " + odd->text, {.peer = odd->rank, .collective = "average"});
+}
+
+/// Sparse tensors are for buffer_of() to refuse: newer libtorch throws an error of its own for their
+/// contiguous().
+at::Tensor contiguous_of(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided ? tensor.contiguous() : tensor;
+}
+
+}  // namespace
+
+Metrics average(const Metrics& metrics, Communicator& communicator, double weight) {
+  require_same_names(metrics, communicator);
+  std::vector<double> weights(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(ConstBuffer(&weight, 1, DType::float64), Buffer(weights));
+  double total = 0;
+  for (std::size_t rank = 0; rank < weights.size(); ++rank) {
+    if (!std::isfinite(weights[rank]) || weights[rank] < 0) {
+      throw InvalidArgumentError("average: rank " + std::to_string(rank) + " has a weight of " +
+                                     std::to_string(weights[rank]) + ", which is no number of 0 or more",
+                                 {.peer = static_cast<int>(rank), .collective = "average"});
+    }
+    total += weights[rank];
+  }
+  if (total == 0)
+    throw InvalidArgumentError("average: the weight is 0 on all ranks", {.collective = "average"});
+  std::vector<double> sums;
+  for (const auto& [name, value] : metrics) sums.push_back(weight == 0 ? 0 : weight / total * value);
+  communicator.all_reduce(Buffer(sums), ReduceOp::sum);
+  Metrics means = metrics;
+  std::size_t i = 0;
+  for (auto& [name, value] : means) value = sums[i++];
+  return means;
+}
+
+void average_parameters(const torch::nn::Module& module, Communicator& communicator) {
+  const c10::NoGradGuard no_grad;
+  const train::NamedTensors parameters = train::once(module.named_parameters());
+  std::vector<at::Tensor> contiguous;
+  const std::string problem = train::problem_of([&] {
+    for (const train::NamedTensor& parameter : parameters) {
+      contiguous.push_back(contiguous_of(parameter.tensor.detach()));
+      buffer_of(contiguous.back());
+    }
+  });
+  train::require_same_layout(communicator, parameters, "average_parameters");
+  if (const auto complaint = train::first_complaint(communicator, problem))
+    throw InvalidArgumentError(complaint->text,
+                               {.peer = complaint->rank, .collective = "average_parameters"});
+  const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
+  std::vector<Work> works;
+  for (const at::Tensor& tensor : contiguous)
+    works.push_back(communicator.all_reduce_async(buffer_of(tensor), ReduceOp::average, as_it_is));
+  for (const Work& work : works) work.wait();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!contiguous[i].is_alias_of(parameters[i].tensor))
+      parameters[i].tensor.variable_data().copy_(contiguous[i]);
+  }
+}
+
+void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator) {
+  const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> contiguous;
+  for (const at::Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+    contiguous.push_back(contiguous_of(parameter.grad()));
+    buffer_of(contiguous.back());
+  }
+  std::vector<Work> works;
+  for (const at::Tensor& gradient : contiguous)
+    works.push_back(communicator.all_reduce_async(buffer_of(gradient), ReduceOp::average));
+  train::wait_all(works);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!contiguous[i].is_alias_of(parameters[i].grad())) parameters[i].mutable_grad().copy_(contiguous[i]);
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,228 @@
+#include "ranks/model.hpp"
+
+#include <ATen/MemoryOverlap.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <sstream>
+#include <unordered_set>
+#include <utility>
+
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+#include "ranks/machine.hpp"
+
+namespace kolo::train {
+namespace {
+
+/// Throws InvalidArgumentError, with its name, for a tensor whose values cannot be copied from rank to rank.
+void require_served(const char* kind, const NamedTensor& named) {
+  const at::Tensor& tensor = named.tensor;
+  const std::string which = std::string(kind) + " '" + named.name + '\'';
+  if (!tensor.device().is_cpu()) {
+    throw InvalidArgumentError(which + " is on " + tensor.device().str() + ": only CPU tensors are served",
+                               {});
+  }
+  if (tensor.layout() != at::kStrided)
+    throw InvalidArgumentError(which + " is sparse: only dense ones are served", {});
+  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+    throw InvalidArgumentError(which + " has several elements at one place in memory: register its clone()",
+                               {});
+  }
+  if (!tensor.requires_grad()) return;
+  if (!tensor.is_leaf()) {
+    throw InvalidArgumentError(which + " is computed from others: register what it is computed from", {});
+  }
+  try {
+    buffer_of(tensor);
+  } catch (const InvalidArgumentError& error) {
+    throw InvalidArgumentError(which + ": " + error.what(), {});
+  }
+}
+
+std::string text_of(const DistributedDataParallelOptions& options) {
+  std::ostringstream text;
+  text << std::boolalpha << "the options first_bucket_bytes " << options.first_bucket_bytes
+       << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
+       << ", bucket_borders " << (options.bucket_borders == BucketBorders::sizes ? "sizes" : "measured")
+       << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
+       << options.find_unused_parameters << ", static_graph " << options.static_graph << ", overlap_forward "
+       << static_cast<bool>(options.overlap_forward) << ", require_equal_machines "
+       << options.require_equal_machines << ", check_parameters_every " << options.check_parameters_every
+       << ", sparse_method "
+       << (options.sparse_method == SparseMethod::all_reduce ? "all_reduce" : "all_gather") << ", wire "
+       << (options.wire ? name_of(*options.wire) : "not set") << ", hook "
+       << (options.hook ? options.hook->describe() : "none");
+  return text.str();
+}
+
+using TensorSet = std::unordered_set<const c10::TensorImpl*>;
+
+/// The table of an embedding with sparse gradients; undefined for any other module.
+at::Tensor sparse_table_of(const torch::nn::Module& module) {
+  if (const auto* one = module.as<torch::nn::Embedding>(); one != nullptr && one->options.sparse())
+    return one->weight;
+  if (const auto* bag = module.as<torch::nn::EmbeddingBag>(); bag != nullptr && bag->options.sparse())
+    return bag->weight;
+  return {};
+}
+
+TensorSet find_ignored(const torch::nn::Module& module, std::span<const std::string> names) {
+  TensorSet tensors;
+  const auto parameters = module.named_parameters(), buffers = module.named_buffers();
+  for (const std::string& name : names) {
+    const at::Tensor* const found = parameters.contains(name) ? parameters.find(name) : buffers.find(name);
+    if (found == nullptr)
+      throw InvalidArgumentError("`ignored` names '" + name + "', which the model does not have", {});
+    tensors.insert(found->unsafeGetTensorImpl());
+  }
+  return tensors;
+}
+
+/// The parameters whose gradients are expected to be sparse.
+TensorSet find_sparse(const torch::nn::Module& module, std::span<const std::string> names) {
+  TensorSet named, tables;
+  const auto parameters = module.named_parameters();
+  for (const std::string& name : names) {
+    const at::Tensor* const found = parameters.find(name);
+    if (found == nullptr)
+      throw InvalidArgumentError("sparse_parameters names '" + name + "', which is no parameter of the model",
+                                 {});
+    named.insert(found->unsafeGetTensorImpl());
+  }
+  const auto modules = module.named_modules("", false);
+  const auto visit_all = [&](const auto& visit) {
+    visit("", module);
+    for (const auto& item : modules) visit(item.key(), *item.value());
+  };
+  visit_all([&](const std::string&, const torch::nn::Module& one) {
+    if (const at::Tensor table = sparse_table_of(one); table.defined())
+      tables.insert(table.unsafeGetTensorImpl());
+  });
+  // A layer that uses a whole table gives it a dense gradient, and dense and sparse add up to dense.
+  visit_all([&](const std::string& where, const torch::nn::Module& one) {
+    const at::Tensor own = sparse_table_of(one);
+    for (const auto& item : one.named_parameters(false)) {
+      const auto* const tensor = item.value().unsafeGetTensorImpl();
+      const bool is_own = own.defined() && item.value().is_same(own);
+      if (!tables.contains(tensor) || named.contains(tensor) || is_own) continue;
+      throw InvalidArgumentError(
+          "parameter '" + (where.empty() ? "" : where + '.') + item.key() +
+              "' is the table of an embedding with sparse gradients too: make the embedding with "
+              "sparse(false), or name it in sparse_parameters if only rows of it are used here as well",
+          {});
+    }
+  });
+  tables.merge(named);
+  return tables;
+}
+
+/// Throws InvalidArgumentError where a table has no rows to be named by an index.
+void require_rows(const NamedTensor& table) {
+  if (table.tensor.dim() > 0 && table.tensor.numel() > 0) return;
+  throw InvalidArgumentError("parameter '" + table.name + "' has no rows, so that it has no sparse gradients",
+                             {});
+}
+
+}  // namespace
+
+NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors) {
+  NamedTensors result;
+  std::unordered_set<const c10::TensorImpl*> met;
+  for (const auto& item : tensors) {
+    if (met.insert(item.value().unsafeGetTensorImpl()).second) result.push_back({item.key(), item.value()});
+  }
+  return result;
+}
+
+std::vector<at::Tensor> values_of(const NamedTensors& tensors) {
+  std::vector<at::Tensor> result;
+  for (const NamedTensor& named : tensors) result.push_back(named.tensor);
+  return result;
+}
+
+GradientPart part_of(const NamedTensor& parameter, std::uint64_t offset) {
+  const at::Tensor& tensor = parameter.tensor;
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  // Ranks agree on strides, but for those of a contiguous tensor's dimensions of one element.
+  if (!tensor.is_contiguous())
+    std::ranges::stable_sort(order, std::greater<>(), [&](std::int64_t d) { return tensor.stride(d); });
+  GradientPart part{parameter.name, {}, offset, static_cast<std::uint64_t>(tensor.numel())};
+  for (const std::int64_t dimension : order) part.shape.push_back(tensor.size(dimension));
+  return part;
+}
+
+std::vector<GradientPart> parts_of(const NamedTensors& parameters) {
+  std::vector<GradientPart> parts;
+  for (const NamedTensor& parameter : parameters) parts.push_back(part_of(parameter, 0));
+  return parts;
+}
+
+NamedTensors tensors_of(const torch::nn::Module& module) {
+  NamedTensors all = once(module.named_parameters());
+  for (const NamedTensor& parameter : all) require_served("parameter", parameter);
+  for (NamedTensor& buffer : once(module.named_buffers())) {
+    require_served("buffer", buffer);
+    all.push_back(std::move(buffer));
+  }
+  return all;
+}
+
+Model::Model(const torch::nn::Module& module, const DistributedDataParallelOptions& options) {
+  const TensorSet left_out = find_ignored(module, options.ignored);
+  for (NamedTensor& buffer : once(module.named_buffers())) {
+    if (!left_out.contains(buffer.tensor.unsafeGetTensorImpl())) buffers.push_back(std::move(buffer));
+  }
+  for (NamedTensor& parameter : once(module.named_parameters())) {
+    if (left_out.contains(parameter.tensor.unsafeGetTensorImpl())) {
+      ignored.push_back(std::move(parameter));
+      continue;
+    }
+    require_served("parameter", parameter);
+    (parameter.tensor.requires_grad() ? trainable : frozen).push_back(std::move(parameter));
+  }
+  for (const NamedTensor& buffer : buffers) require_served("buffer", buffer);
+  if (trainable.empty()) throw InvalidArgumentError("the model has no parameter that wants a gradient", {});
+  for (NamedTensor& parameter : frozen) parameter.note = "frozen";
+  const auto sparse = find_sparse(module, options.sparse_parameters);
+  for (std::size_t i = 0; i < trainable.size(); ++i) {
+    if (!sparse.contains(trainable[i].tensor.unsafeGetTensorImpl())) continue;
+    require_rows(trainable[i]);
+    trainable[i].note = "with sparse gradients";
+    tables.push_back(i);
+  }
+}
+
+NamedTensors Model::parameters() const {
+  NamedTensors result = trainable;
+  result.insert(result.end(), frozen.begin(), frozen.end());
+  return result;
+}
+
+NamedTensors Model::dense() const {
+  NamedTensors result;
+  for (std::size_t i = 0; i < trainable.size(); ++i) {
+    if (!std::ranges::binary_search(tables, i)) result.push_back(trainable[i]);
+  }
+  return result;
+}
+
+NamedTensors Model::all() const {
+  NamedTensors result = parameters();
+  result.insert(result.end(), buffers.begin(), buffers.end());
+  return result;
+}
+
+Model alike(Model model, Communicator& communicator, const DistributedDataParallelOptions& options) {
+  const NamedTensors all = model.all();
+  require_same_layout(communicator, all, text_of(options));
+  compare_machines(communicator, options.require_equal_machines);
+  Replicator(all).run(communicator, 0);
+  return model;
+}
+
+}  // namespace kolo::train
