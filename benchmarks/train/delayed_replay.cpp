@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include "kolo/train/shared_tensor.hpp"
 #include "kolo/train/tensor.hpp"
 #include "train/require_average.hpp"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "kolo/train/delayed_averages.hpp"
+#include "kolo/train/local.hpp"
 #include "train/replayed_model.hpp"
 #include "train/timing.hpp"
 #include "train/trace.hpp"

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/compression.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/hooks.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "train/commands.hpp"
 

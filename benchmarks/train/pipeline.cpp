@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/partition.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 #include "train/commands.hpp"
 #include "train/hybrid_layers.hpp"

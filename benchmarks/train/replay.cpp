@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "train/delayed_replay.hpp"
 #include "train/overlapped_replay.hpp"
 #include "train/replayed_model.hpp"

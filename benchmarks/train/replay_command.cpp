@@ -3,7 +3,7 @@
 #include <string>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "train/commands.hpp"
 #include "train/json.hpp"
 #include "train/replay.hpp"

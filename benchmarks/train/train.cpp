@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/autocast.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/precision.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "train/commands.hpp"
 #include "train/json.hpp"

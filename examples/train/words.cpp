@@ -22,7 +22,7 @@
 
 #include "kolo/kolo.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "kolo/train/sparse_adam.hpp"
+#include "kolo/train/optim.hpp"
 #include "support/command_line.hpp"
 #include "support/on_all_ranks.hpp"
 #include "support/results.hpp"

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kolo/train/compression.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo::train {
 

@@ -9,7 +9,7 @@
 
 #include "compression/codec.hpp"
 #include "compression/feedback.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo::train {
 

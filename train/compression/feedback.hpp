@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo::train {
 

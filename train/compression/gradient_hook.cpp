@@ -1,4 +1,4 @@
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 #include "kolo/error.hpp"
 

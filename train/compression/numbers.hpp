@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo::train {
 

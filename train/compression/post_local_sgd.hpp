@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kolo/train/compression.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo::train {
 

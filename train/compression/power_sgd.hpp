@@ -7,8 +7,7 @@
 
 #include "compression/feedback.hpp"
 #include "compression/low_rank.hpp"
-#include "kolo/train/compression.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo::train {
 

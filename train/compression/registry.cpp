@@ -10,7 +10,7 @@
 #include "compression/power_sgd.hpp"
 #include "compression/top_k.hpp"
 #include "kolo/error.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo {
 namespace {

@@ -9,8 +9,7 @@
 #include "compression/feedback.hpp"
 #include "compression/selection.hpp"
 #include "kolo/sparse.hpp"
-#include "kolo/train/compression.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo::train {
 

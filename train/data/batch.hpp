@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kolo/train/batch.hpp"
+#include "kolo/train/data.hpp"
 
 namespace kolo::train {
 

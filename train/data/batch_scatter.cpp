@@ -1,4 +1,4 @@
-#include "kolo/train/batch_scatter.hpp"
+#include "kolo/train/data.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>

@@ -1,4 +1,4 @@
-#include "kolo/train/distributed_sampler.hpp"
+#include "kolo/train/data.hpp"
 
 #include <torch/serialize/archive.h>
 

@@ -12,7 +12,7 @@
 #include "gradients/parameter_check.hpp"
 #include "gradients/reducer.hpp"
 #include "kolo/error.hpp"
-#include "kolo/train/optimizer_traits.hpp"
+#include "kolo/train/optim.hpp"
 #include "kolo/train/sync_batch_norm.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/model.hpp"

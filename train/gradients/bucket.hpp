@@ -12,7 +12,7 @@
 #include "gradients/averaging_thread.hpp"
 #include "kolo/arena.hpp"
 #include "kolo/communicator.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 #include "ranks/replicas.hpp"
 
 namespace kolo::train {

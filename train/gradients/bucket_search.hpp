@@ -11,7 +11,6 @@
 #include "gradients/bucket_borders.hpp"
 #include "gradients/bucket_price.hpp"
 #include "kolo/communicator.hpp"
-#include "kolo/train/bucket_plan.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 
 namespace kolo::train {

@@ -5,7 +5,7 @@
 
 #include <torch/serialize/archive.h>
 
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo::train {
 

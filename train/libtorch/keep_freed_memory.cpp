@@ -1,4 +1,4 @@
-#include "kolo/train/keep_freed_memory.hpp"
+#include "kolo/train/tensor.hpp"
 
 #include <cstdlib>  // defines __GLIBC__
 

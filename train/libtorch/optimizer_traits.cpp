@@ -1,4 +1,4 @@
-#include "kolo/train/optimizer_traits.hpp"
+#include "kolo/train/optim.hpp"
 
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -6,9 +6,6 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
-
-#include "kolo/train/lamb.hpp"
-#include "kolo/train/lars.hpp"
 
 namespace kolo {
 namespace {

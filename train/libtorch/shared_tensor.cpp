@@ -1,4 +1,4 @@
-#include "kolo/train/shared_tensor.hpp"
+#include "kolo/train/tensor.hpp"
 
 #include <ATen/Functions.h>
 

@@ -1,4 +1,4 @@
-#include "kolo/train/delayed_averages.hpp"
+#include "kolo/train/local.hpp"
 
 #include <c10/core/GradMode.h>
 

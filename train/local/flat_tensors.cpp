@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/shared_tensor.hpp"
 #include "kolo/train/tensor.hpp"
 #include "ranks/failure.hpp"
 #include "ranks/wait_all.hpp"

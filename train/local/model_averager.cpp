@@ -1,4 +1,4 @@
-#include "kolo/train/model_averager.hpp"
+#include "kolo/train/local.hpp"
 
 #include <ATen/Functions.h>
 

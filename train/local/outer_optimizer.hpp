@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "kolo/train/model_averager.hpp"
+#include "kolo/train/local.hpp"
 #include "local/flat_tensors.hpp"
 
 namespace kolo::train {

@@ -1,4 +1,4 @@
-#include "kolo/train/accumulate.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 #include <ATen/Functions.h>
 

@@ -1,4 +1,4 @@
-#include "kolo/train/clip_gradients.hpp"
+#include "kolo/train/optim.hpp"
 
 #include <c10/core/GradMode.h>
 

@@ -1,4 +1,4 @@
-#include "kolo/train/lamb.hpp"
+#include "kolo/train/optim.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "kolo/train/sum_over_ranks.hpp"
+#include "kolo/train/optim.hpp"
 #include "libtorch/optimizer_state.hpp"
 #include "ranks/parts.hpp"
 

@@ -1,4 +1,4 @@
-#include "kolo/train/learning_rate.hpp"
+#include "kolo/train/optim.hpp"
 
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -12,8 +12,6 @@
 #include <tuple>
 
 #include "kolo/error.hpp"
-#include "kolo/train/lamb.hpp"
-#include "kolo/train/lars.hpp"
 
 namespace kolo {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 #include "optim/one_bit_agreement.hpp"
 
 namespace kolo::train {

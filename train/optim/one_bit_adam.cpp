@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "libtorch/hook_archive.hpp"
 #include "libtorch/optimizer_state.hpp"
 #include "optim/momentum_buckets.hpp"

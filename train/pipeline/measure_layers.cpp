@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/partition.hpp"
+#include "kolo/train/pipeline_parallel.hpp"
 #include "pipeline/allocated_bytes.hpp"
 
 namespace kolo {

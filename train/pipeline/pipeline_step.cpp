@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/activation_checkpoint.hpp"
+#include "kolo/train/recompute.hpp"
 #include "libtorch/autocast_state.hpp"
 #include "libtorch/problem.hpp"
 #include "ranks/agreement.hpp"
@@ -141,7 +141,7 @@ void PipelineStep::forward_one(Pass& pass, BorderExchange& exchange, std::size_t
   }
   const auto begin = Clock::now();
   const auto& compute = stages_[static_cast<std::size_t>(action.chunk)].forward;
-  held.output = recompute_ && has_graph ? kolo::checkpoint(compute, held.input) : compute(held.input);
+  held.output = recompute_ && has_graph ? kolo::recompute(compute, held.input) : compute(held.input);
   if (!held.output.defined())
     throw InvalidArgumentError("stage " + std::to_string(stage) + " computes an undefined tensor", {});
   if (stage == shape_.last_stage()) {

@@ -1,4 +1,4 @@
-#include "kolo/train/autocast.hpp"
+#include "kolo/train/precision.hpp"
 
 #include <ATen/autocast_mode.h>
 

@@ -1,4 +1,4 @@
-#include "kolo/train/loss_scaler.hpp"
+#include "kolo/train/precision.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>

@@ -1,4 +1,4 @@
-#include "kolo/train/broadcast.hpp"
+#include "kolo/train/averages.hpp"
 
 #include <torch/serialize/archive.h>
 

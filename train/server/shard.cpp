@@ -12,8 +12,7 @@
 #include <string>
 
 #include "kolo/error.hpp"
-#include "kolo/train/optimizer_traits.hpp"
-#include "kolo/train/sparse_adam.hpp"
+#include "kolo/train/optim.hpp"
 #include "libtorch/optimizer_archive.hpp"
 
 namespace kolo::train {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "kolo/train/communication_statistics.hpp"
+#include "kolo/train/parallel_model.hpp"
 #include "libtorch/first_use.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "ranks/replicas.hpp"

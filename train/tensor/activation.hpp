@@ -5,7 +5,7 @@
 
 #include <ATen/Functions.h>
 
-#include "kolo/train/parallel_mlp.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 namespace kolo::train {
 

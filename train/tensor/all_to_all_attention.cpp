@@ -1,7 +1,6 @@
 #include <ATen/Functions.h>
 
-#include "kolo/train/sequence_attention.hpp"
-#include "kolo/train/tensor_functions.hpp"
+#include "kolo/train/group_functions.hpp"
 #include "tensor/attention.hpp"
 #include "tensor/whole_values.hpp"
 

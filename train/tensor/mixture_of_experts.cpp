@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/tensor_functions.hpp"
+#include "kolo/train/group_functions.hpp"
 #include "tensor/activation.hpp"
 #include "tensor/communicate.hpp"
 #include "tensor/dispatch.hpp"

@@ -1,4 +1,4 @@
-#include "kolo/train/parallel_attention.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 #include <ATen/Functions.h>
 
@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/split_dropout.hpp"
-#include "kolo/train/tensor_functions.hpp"
+#include "kolo/train/group_functions.hpp"
 #include "tensor/attention.hpp"
 #include "tensor/whole_values.hpp"
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/group_functions.hpp"
 #include "kolo/train/slice.hpp"
-#include "kolo/train/tensor_functions.hpp"
 #include "libtorch/random_state.hpp"
 #include "ranks/agreement.hpp"
 #include "tensor/communicate.hpp"

@@ -1,4 +1,4 @@
-#include "kolo/train/parallel_mlp.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 #include <sstream>
 

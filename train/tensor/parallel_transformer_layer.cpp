@@ -1,9 +1,8 @@
-#include "kolo/train/parallel_transformer_layer.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 #include <optional>
 #include <sstream>
 
-#include "kolo/train/split_dropout.hpp"
 #include "tensor/activation.hpp"
 #include "tensor/whole_values.hpp"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kolo/train/sequence_attention.hpp"
+#include "kolo/train/group_functions.hpp"
 #include "kolo/train/slice.hpp"
 #include "tensor/attention.hpp"
 #include "tensor/communicate.hpp"

@@ -1,4 +1,4 @@
-#include "kolo/train/split_dropout.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Functions.h>

@@ -1,4 +1,4 @@
-#include "kolo/train/tensor_functions.hpp"
+#include "kolo/train/group_functions.hpp"
 
 #include <ATen/Functions.h>
 #include <ATen/WrapDimUtils.h>

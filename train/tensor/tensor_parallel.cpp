@@ -1,4 +1,4 @@
-#include "kolo/train/tensor_parallel.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>

@@ -1,4 +1,4 @@
-#include "kolo/train/vocabulary_parallel_cross_entropy.hpp"
+#include "kolo/train/group_functions.hpp"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

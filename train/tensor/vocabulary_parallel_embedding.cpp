@@ -1,4 +1,4 @@
-#include "kolo/train/vocabulary_parallel_embedding.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 #include <ATen/Functions.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/tensor_functions.hpp"
+#include "kolo/train/group_functions.hpp"
 #include "tensor/whole_values.hpp"
 
 namespace kolo {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "kolo/train/tensor_parallel.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "libtorch/random_state.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/parts.hpp"

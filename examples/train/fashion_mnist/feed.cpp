@@ -6,9 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kolo/train/batch_scatter.hpp"
-#include "kolo/train/distributed_sampler.hpp"
-#include "kolo/train/shards.hpp"
+#include "kolo/train/data.hpp"
 
 namespace fashion_mnist {
 namespace {
@@ -54,7 +52,7 @@ class ShardFeed final : public Feed {
   kolo::Batch next() override { return reader_.next().value(); }
 
  private:
-  kolo::ShardReader reader_;
+  kolo::SampleReader reader_;
 };
 
 /// All ranks take the same batches, so rank 0's source needs no word from them of where an epoch begins.
@@ -101,7 +99,7 @@ std::unique_ptr<Feed> make_feed(const Options& options, kolo::Communicator& comm
   if (options.shards.empty()) throw std::invalid_argument("--reader shards needs a folder: --shards");
   if (rank == 0 && !std::filesystem::exists(std::filesystem::path(options.shards) / "index.pt")) {
     const Dataset all = training();
-    kolo::write_shards({all.images, all.labels}, options.shards, kShardsPerRank * ranks, options.seed);
+    kolo::write_samples({all.images, all.labels}, options.shards, kShardsPerRank * ranks, options.seed);
   }
   communicator.barrier();
   return std::make_unique<ShardFeed>(options.shards, rank, ranks, batch, options.seed);

@@ -8,7 +8,7 @@
 #include "fashion_mnist/data.hpp"
 #include "fashion_mnist/options.hpp"
 #include "kolo/communicator.hpp"
-#include "kolo/train/batch.hpp"
+#include "kolo/train/data.hpp"
 
 namespace fashion_mnist {
 

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "fashion_mnist/data.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "support/command_line.hpp"
 
 namespace fashion_mnist {

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "kolo/train/accumulate.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace fashion_mnist {
 namespace {

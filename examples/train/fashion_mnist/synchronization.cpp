@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "kolo/train/averages.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace fashion_mnist {
 
@@ -51,9 +51,9 @@ void Synchronization::step(const OptimizerStep& optimizer_step, bool is_last) {
   if (!are_equal) kolo::average_parameters(net_, communicator_);
 }
 
-std::unique_ptr<kolo::AveragedParameters> Synchronization::averaged() const {
+std::unique_ptr<kolo::AveragedModel> Synchronization::averaged() const {
   if (!gossip_ && !local_) return nullptr;
-  return std::make_unique<kolo::AveragedParameters>(net_, communicator_);
+  return std::make_unique<kolo::AveragedModel>(net_, communicator_);
 }
 
 kolo::CommunicationStatistics Synchronization::total() const {

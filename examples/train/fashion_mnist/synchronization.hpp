@@ -8,11 +8,9 @@
 
 #include "fashion_mnist/options.hpp"
 #include "kolo/communicator.hpp"
-#include "kolo/train/averaged_parameters.hpp"
-#include "kolo/train/delayed_averages.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/gossip_averager.hpp"
-#include "kolo/train/model_averager.hpp"
+#include "kolo/train/local.hpp"
 
 namespace fashion_mnist {
 
@@ -35,7 +33,7 @@ class Synchronization {
   /// last step the ranks' models are equal.
   void step(const OptimizerStep& optimizer_step, bool is_last);
   /// For an evaluation: while it lives the model is the average over all ranks. Null if models are equal.
-  std::unique_ptr<kolo::AveragedParameters> averaged() const;
+  std::unique_ptr<kolo::AveragedModel> averaged() const;
 
   /// Whether bytes move while no step() is under way.
   bool sends_between_steps() const { return late_.has_value(); }

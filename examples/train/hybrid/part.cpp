@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "kolo/train/averages.hpp"
+#include "kolo/train/group_functions.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "kolo/train/slice.hpp"
-#include "kolo/train/tensor_parallel.hpp"
-#include "kolo/train/vocabulary_parallel_cross_entropy.hpp"
 #include "tensor/model.hpp"
 
 namespace hybrid {

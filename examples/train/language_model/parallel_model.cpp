@@ -2,7 +2,7 @@
 
 #include <torch/optim/adamw.h>
 
-#include "kolo/train/clip_gradients.hpp"
+#include "kolo/train/optim.hpp"
 
 namespace language_model {
 

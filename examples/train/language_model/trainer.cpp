@@ -19,10 +19,10 @@
 #include <stdexcept>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/autocast.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/checkpoint.hpp"
-#include "kolo/train/learning_rate.hpp"
+#include "kolo/train/optim.hpp"
+#include "kolo/train/precision.hpp"
 #include "kolo/train/training_schedule.hpp"
 #include "language_model/evaluate.hpp"
 #include "language_model/parallel_model.hpp"

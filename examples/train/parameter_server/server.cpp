@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "fashion_mnist/model.hpp"
-#include "kolo/train/learning_rate.hpp"
+#include "kolo/train/optim.hpp"
 #include "kolo/train/parameter_server.hpp"
 #include "parameter_server/plan.hpp"
 

@@ -14,8 +14,8 @@
 
 #include "fashion_mnist/data.hpp"
 #include "fashion_mnist/model.hpp"
-#include "kolo/train/distributed_sampler.hpp"
-#include "kolo/train/learning_rate.hpp"
+#include "kolo/train/data.hpp"
+#include "kolo/train/optim.hpp"
 #include "kolo/train/parameter_server_client.hpp"
 #include "parameter_server/plan.hpp"
 #include "support/progress_line.hpp"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/partition.hpp"
+#include "kolo/train/pipeline_parallel.hpp"
 #include "pipeline/model.hpp"
 #include "support/on_all_ranks.hpp"
 #include "support/results.hpp"

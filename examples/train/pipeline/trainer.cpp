@@ -18,7 +18,7 @@
 #include "fashion_mnist/data.hpp"
 #include "kolo/kolo.hpp"
 #include "kolo/train/averages.hpp"
-#include "kolo/train/distributed_sampler.hpp"
+#include "kolo/train/data.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 #include "pipeline/model.hpp"
 #include "pipeline/profile.hpp"

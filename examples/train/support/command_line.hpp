@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/keep_freed_memory.hpp"
+#include "kolo/train/tensor.hpp"
 
 namespace support {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 
-#include "kolo/train/communication_statistics.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace support {
 

@@ -4,10 +4,9 @@
 
 #include <utility>
 
-#include "kolo/train/sequence_attention.hpp"
+#include "kolo/train/group_functions.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "kolo/train/slice.hpp"
-#include "kolo/train/split_dropout.hpp"
-#include "kolo/train/tensor_functions.hpp"
 #include "tensor/model.hpp"
 
 namespace tensor {

@@ -10,8 +10,7 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/mixture_of_experts.hpp"
-#include "kolo/train/parallel_transformer_layer.hpp"
-#include "kolo/train/vocabulary_parallel_embedding.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "tensor/options.hpp"
 
 namespace tensor {

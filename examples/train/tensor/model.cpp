@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "kolo/train/group_functions.hpp"
 #include "kolo/train/slice.hpp"
-#include "kolo/train/vocabulary_parallel_cross_entropy.hpp"
 #include "tensor/layers.hpp"
 
 namespace tensor {

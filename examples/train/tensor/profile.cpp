@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "kolo/train/partition.hpp"
+#include "kolo/train/pipeline_parallel.hpp"
 #include "support/results.hpp"
 #include "tensor/model.hpp"
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/clip_gradients.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "kolo/train/tensor_parallel.hpp"
+#include "kolo/train/optim.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "language_model/windows.hpp"
 #include "support/corpus.hpp"
 #include "support/on_all_ranks.hpp"

@@ -12,9 +12,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kolo/train/compression.hpp"
+#include "kolo/train/data.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "kolo/train/distributed_sampler.hpp"
+#include "kolo/train/hooks.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"

@@ -11,8 +11,8 @@
 
 #include "checkpoint/file.hpp"
 #include "kolo/train/checkpoint.hpp"
-#include "kolo/train/compression.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/hooks.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"

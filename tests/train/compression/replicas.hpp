@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "support/cluster.hpp"
 
 namespace kolo::test {

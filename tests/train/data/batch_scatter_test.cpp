@@ -1,5 +1,5 @@
 // BatchScatter: the parts of all ranks are the batch, and all ranks end together.
-#include "kolo/train/batch_scatter.hpp"
+#include "kolo/train/data.hpp"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

@@ -1,5 +1,5 @@
 // DistributedSampler deals every sample to one rank.
-#include "kolo/train/distributed_sampler.hpp"
+#include "kolo/train/data.hpp"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

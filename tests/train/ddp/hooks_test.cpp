@@ -11,8 +11,8 @@
 #include <mutex>
 #include <set>
 
-#include "kolo/train/compression.hpp"
-#include "kolo/train/optimizer_traits.hpp"
+#include "kolo/train/hooks.hpp"
+#include "kolo/train/optim.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ddp {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "train/support/normed.hpp"
 #include "train/support/ranks.hpp"
 

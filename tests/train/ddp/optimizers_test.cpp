@@ -12,9 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "kolo/train/clip_gradients.hpp"
-#include "kolo/train/lamb.hpp"
-#include "kolo/train/lars.hpp"
+#include "kolo/train/optim.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ddp {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "kolo/train/activation_checkpoint.hpp"
-#include "kolo/train/clip_gradients.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
+#include "kolo/train/optim.hpp"
+#include "kolo/train/recompute.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ddp {
@@ -51,7 +51,7 @@ struct MixedImpl : torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& words) {
     const at::Tensor x = table(words);
-    const at::Tensor hidden = features.contains("checkpoint") ? checkpoint(first, x) : first(x);
+    const at::Tensor hidden = features.contains("checkpoint") ? recompute(first, x) : first(x);
     const at::Tensor result = last(at::tanh(hidden));
     return features.contains("unused") ? result : result + 0 * spare(x);
   }

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "kolo/error.hpp"
-#include "kolo/train/broadcast.hpp"
-#include "kolo/train/clip_gradients.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/averages.hpp"
+#include "kolo/train/hooks.hpp"
+#include "kolo/train/optim.hpp"
 #include "kolo/train/tensor.hpp"
 #include "train/support/ranks.hpp"
 

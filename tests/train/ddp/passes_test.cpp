@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "kolo/error.hpp"
-#include "kolo/train/activation_checkpoint.hpp"
+#include "kolo/train/recompute.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ddp {
@@ -33,7 +33,7 @@ struct PenalizedImpl : torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& x) {
     const at::Tensor output = used(x);
-    penalty = kind == Kind::plain ? hidden(x) : checkpoint(hidden, x.clone().requires_grad_(true));
+    penalty = kind == Kind::plain ? hidden(x) : recompute(hidden, x.clone().requires_grad_(true));
     penalty = penalty.sum();
     return output;
   }
@@ -110,7 +110,7 @@ struct DeepImpl : torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& x) {
     at::Tensor next = x.clone().requires_grad_(true);
-    for (torch::nn::Linear& layer : layers) next = at::tanh(checkpoint(layer, next));
+    for (torch::nn::Linear& layer : layers) next = at::tanh(recompute(layer, next));
     return next;
   }
   at::Tensor plain(at::Tensor x) {

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "kolo/error.hpp"
-#include "kolo/train/activation_checkpoint.hpp"
-#include "kolo/train/compression.hpp"
-#include "kolo/train/shared_tensor.hpp"
+#include "kolo/train/hooks.hpp"
+#include "kolo/train/recompute.hpp"
+#include "kolo/train/tensor.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ddp {
@@ -23,7 +23,7 @@ struct SharingImpl : torch::nn::Module {
     fill(*this, 1);
   }
   at::Tensor apply(torch::nn::Linear& layer, const at::Tensor& x) const {
-    return at::tanh(is_plain ? layer(x) : checkpoint(layer, x));
+    return at::tanh(is_plain ? layer(x) : recompute(layer, x));
   }
   at::Tensor forward(const at::Tensor& x, int times, bool use_some) {
     at::Tensor next = x.clone().requires_grad_(true);

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ddp {

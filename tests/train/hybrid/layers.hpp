@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kolo/train/parallel_mlp.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 namespace kolo::test::hybrid {
 

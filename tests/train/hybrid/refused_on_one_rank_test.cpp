@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "kolo/train/compression.hpp"
-#include "kolo/train/delayed_averages.hpp"
 #include "kolo/train/gossip_averager.hpp"
-#include "kolo/train/model_averager.hpp"
+#include "kolo/train/hooks.hpp"
+#include "kolo/train/local.hpp"
 #include "kolo/train/parallel_branches.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"

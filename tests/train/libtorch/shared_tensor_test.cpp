@@ -1,5 +1,5 @@
 // Tensors in shared memory are ordinary tensors, and collectives change them where they lie.
-#include "kolo/train/shared_tensor.hpp"
+#include "kolo/train/tensor.hpp"
 
 #include "train/support/models.hpp"
 
@@ -11,7 +11,6 @@
 
 #include "kolo/arena.hpp"
 #include "kolo/error.hpp"
-#include "kolo/train/tensor.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::libtorch {

@@ -12,9 +12,8 @@
 
 #include "kolo/error.hpp"
 #include "kolo/kolo.hpp"
-#include "kolo/train/distributed_sampler.hpp"
-#include "kolo/train/lamb.hpp"
-#include "kolo/train/lars.hpp"
+#include "kolo/train/data.hpp"
+#include "kolo/train/optim.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::libtorch {

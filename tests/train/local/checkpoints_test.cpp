@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "kolo/train/checkpoint.hpp"
-#include "kolo/train/delayed_averages.hpp"
 #include "kolo/train/gossip_averager.hpp"
-#include "kolo/train/model_averager.hpp"
+#include "kolo/train/local.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"

@@ -1,5 +1,5 @@
 // DelayedAverages: descent with the averages of the step before.
-#include "kolo/train/delayed_averages.hpp"
+#include "kolo/train/local.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>

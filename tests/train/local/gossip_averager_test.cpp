@@ -7,7 +7,7 @@
 #include <set>
 
 #include "kolo/error.hpp"
-#include "kolo/train/averaged_parameters.hpp"
+#include "kolo/train/local.hpp"
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 
@@ -97,7 +97,7 @@ TEST_F(GossipAveragerTest, TheAverageOfAllIsThereForAWhile) {
     const auto before = bits(model->parameters()), buffers = bits(model->buffers());
     const at::Tensor mean = everyones(communicator, flat_of(model->parameters())).mean(0);
     {
-      const AveragedParameters averaged(*model, communicator);
+      const AveragedModel averaged(*model, communicator);
       EXPECT_LT(distance(flat_of(model->parameters()), mean), 1e-6);
       EXPECT_TRUE(at::equal(model->norm->running_var, at::full({4}, 2.0)));
       EXPECT_TRUE(same_everywhere(communicator, bits(model->parameters())));

@@ -1,12 +1,12 @@
 // ModelAverager: every H-th step the ranks' models are their mean, or what an outer optimizer makes of it.
-#include "kolo/train/model_averager.hpp"
+#include "kolo/train/local.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "kolo/error.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 

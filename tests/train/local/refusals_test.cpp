@@ -7,10 +7,8 @@
 #include <string>
 
 #include "kolo/error.hpp"
-#include "kolo/train/averaged_parameters.hpp"
-#include "kolo/train/delayed_averages.hpp"
 #include "kolo/train/gossip_averager.hpp"
-#include "kolo/train/model_averager.hpp"
+#include "kolo/train/local.hpp"
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 
@@ -86,7 +84,7 @@ TEST(LocalRefusals, ModelsThatDifferNameTheOddRankAndItsTensor) {
     expect_refusal(communicator, said, [&](Communicator& all) { ModelAverager(*chain, all); });
     expect_refusal(communicator, said, [&](Communicator& all) { GossipAverager(*chain, all); });
     expect_refusal(communicator, said, [&](Communicator& all) { DelayedAverages(*chain, all); });
-    expect_refusal(communicator, said, [&](Communicator& all) { AveragedParameters(*chain, all); });
+    expect_refusal(communicator, said, [&](Communicator& all) { AveragedModel(*chain, all); });
     expect_refusal(communicator, "rank 1 has 'third.bias' Float [4], frozen", [](Communicator& all) {
       Chain equal(1);
       equal->third->bias.set_requires_grad(all.rank() != 1);

@@ -1,5 +1,5 @@
 // Gradient accumulation: equals one large batch, averages once, and refuses parts that are not equal.
-#include "kolo/train/accumulate.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 #include <gtest/gtest.h>
 

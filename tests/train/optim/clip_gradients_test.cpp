@@ -1,5 +1,5 @@
 // Clipping by the global norm: the formula, sparse gradients, tied weights, the same bits everywhere.
-#include "kolo/train/clip_gradients.hpp"
+#include "kolo/train/optim.hpp"
 
 #include <gtest/gtest.h>
 

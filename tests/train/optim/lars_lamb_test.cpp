@@ -8,10 +8,7 @@
 #include <sstream>
 
 #include "kolo/error.hpp"
-#include "kolo/train/lamb.hpp"
-#include "kolo/train/lars.hpp"
-#include "kolo/train/learning_rate.hpp"
-#include "kolo/train/optimizer_traits.hpp"
+#include "kolo/train/optim.hpp"
 #include "libtorch/optimizer_archive.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"

@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "kolo/error.hpp"
-#include "kolo/train/broadcast.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/checkpoint.hpp"
 #include "libtorch/optimizer_state.hpp"
 #include "train/support/models.hpp"

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "kolo/error.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"

@@ -1,5 +1,5 @@
 // SparseAdam: Adam where gradients are dense, Adam's formula on the rows that have one where they are sparse.
-#include "kolo/train/sparse_adam.hpp"
+#include "kolo/train/optim.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/serialize.h>

@@ -14,8 +14,7 @@
 #include <tuple>
 
 #include "kolo/error.hpp"
-#include "kolo/train/learning_rate.hpp"
-#include "kolo/train/sparse_adam.hpp"
+#include "kolo/train/optim.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 

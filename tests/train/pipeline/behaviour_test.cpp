@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kolo/train/autocast.hpp"
+#include "kolo/train/precision.hpp"
 #include "train/pipeline/training.hpp"
 #include "train/support/ranks.hpp"
 

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kolo/train/autocast.hpp"
+#include "kolo/train/precision.hpp"
 #include "train/pipeline/training.hpp"
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"

@@ -1,5 +1,5 @@
 // partition() finds the best of all cuts, and measure_layers() what layers cost.
-#include "kolo/train/partition.hpp"
+#include "kolo/train/pipeline_parallel.hpp"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Autocast: what is computed in bfloat16, and that no step computes with old weights.
-#include "kolo/train/autocast.hpp"
+#include "kolo/train/precision.hpp"
 
 #include <gtest/gtest.h>
 

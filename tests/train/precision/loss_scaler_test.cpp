@@ -1,5 +1,5 @@
 // LossScaler: small gradients survive float16, overflow skips a step on all ranks, and NaN is told from it.
-#include "kolo/train/loss_scaler.hpp"
+#include "kolo/train/precision.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/embedding.h>
@@ -10,8 +10,8 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/checkpoint.hpp"
-#include "kolo/train/clip_gradients.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
+#include "kolo/train/optim.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 

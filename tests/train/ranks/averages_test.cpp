@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "kolo/error.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::ranks {

@@ -1,7 +1,7 @@
 // broadcast(): after it all ranks train alike, whatever they held before.
 #include "train/support/models.hpp"
 
-#include "kolo/train/broadcast.hpp"
+#include "kolo/train/averages.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/optim/adagrad.h>

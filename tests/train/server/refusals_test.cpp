@@ -3,7 +3,7 @@
 #include <torch/nn/modules/embedding.h>
 
 #include "kolo/error.hpp"
-#include "kolo/train/lars.hpp"
+#include "kolo/train/optim.hpp"
 #include "train/server/job.hpp"
 #include "train/support/ranks.hpp"
 

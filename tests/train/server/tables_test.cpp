@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kolo/error.hpp"
-#include "kolo/train/sparse_adam.hpp"
+#include "kolo/train/optim.hpp"
 #include "train/server/job.hpp"
 #include "train/support/ranks.hpp"
 

@@ -4,8 +4,8 @@
 #include <torch/optim/sgd.h>
 
 #include "kolo/error.hpp"
-#include "kolo/train/activation_checkpoint.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/recompute.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
@@ -52,7 +52,7 @@ TEST(ShardedBehaviour, PartsThatAreComputedAnewAreGatheredAgain) {
     using TowerImpl::TowerImpl;
     at::Tensor forward(const at::Tensor& x) {
       const at::Tensor y = at::tanh(first(x)) * scale;
-      return last(checkpoint([this](const at::Tensor& z) { return list->forward(z); }, y));
+      return last(recompute([this](const at::Tensor& z) { return list->forward(z); }, y));
     }
   };
   run_all(2, [](Communicator& communicator) {

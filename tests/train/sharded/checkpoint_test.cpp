@@ -9,7 +9,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/checkpoint.hpp"
-#include "kolo/train/lamb.hpp"
+#include "kolo/train/optim.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "kolo/train/sharded_optimizer_state.hpp"
 #include "train/sharded/tower.hpp"

@@ -7,11 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "kolo/train/activation_checkpoint.hpp"
-#include "kolo/train/clip_gradients.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "kolo/train/lamb.hpp"
-#include "kolo/train/lars.hpp"
+#include "kolo/train/optim.hpp"
+#include "kolo/train/recompute.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "kolo/error.hpp"
-#include "kolo/train/broadcast.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/checkpoint.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"

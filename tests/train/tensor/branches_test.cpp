@@ -6,7 +6,7 @@
 #include <torch/utils.h>
 
 #include "kolo/train/parallel_branches.hpp"
-#include "kolo/train/tensor_parallel.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 

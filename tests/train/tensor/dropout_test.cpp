@@ -1,11 +1,10 @@
 // Dropout: the same on ranks with the same data, and together what one process drops.
-#include "kolo/train/split_dropout.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 #include <gtest/gtest.h>
 
 #include "kolo/error.hpp"
-#include "kolo/train/activation_checkpoint.hpp"
-#include "kolo/train/parallel_transformer_layer.hpp"
+#include "kolo/train/recompute.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
@@ -52,9 +51,9 @@ TEST(SplitDropout, PartsThatBackwardComputesAnewDropTheSame) {
       const auto part = [=](const at::Tensor& z) {
         return split_dropout(split_dropout(z * z, 0.2, {}, generator), 0.4, {}, generator);
       };
-      const auto parts = [=](const at::Tensor& z) { return is_nested ? checkpoint(part, z) : part(z); };
+      const auto parts = [=](const at::Tensor& z) { return is_nested ? recompute(part, z) : part(z); };
       const at::Tensor x = at::ones({50}).set_requires_grad(true);
-      const at::Tensor y = checkpoint(parts, x);
+      const at::Tensor y = recompute(parts, x);
       const at::Tensor behind = split_dropout(at::ones({50}), 0.5, {}, generator);
       y.sum().backward();
       EXPECT_TRUE(at::equal(x.grad(), 2 * y.detach())) << is_nested << is_given;

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kolo/train/group_functions.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "kolo/train/slice.hpp"
-#include "kolo/train/tensor_functions.hpp"
-#include "kolo/train/tensor_parallel.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 

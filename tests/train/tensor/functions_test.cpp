@@ -1,5 +1,5 @@
 // The functions between ranks: what each rank gets, and the gradients of a loss that is one number.
-#include "kolo/train/tensor_functions.hpp"
+#include "kolo/train/group_functions.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
-#include "kolo/train/parallel_linear.hpp"
-#include "kolo/train/parallel_mlp.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 

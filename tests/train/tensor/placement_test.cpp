@@ -5,11 +5,10 @@
 #include <cmath>
 
 #include "kolo/error.hpp"
-#include "kolo/train/clip_gradients.hpp"
 #include "kolo/train/mixture_of_experts.hpp"
+#include "kolo/train/optim.hpp"
 #include "kolo/train/parallel_branches.hpp"
-#include "kolo/train/parallel_transformer_layer.hpp"
-#include "kolo/train/tensor_parallel.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 

@@ -3,12 +3,11 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/error.hpp"
+#include "kolo/train/group_functions.hpp"
 #include "kolo/train/mixture_of_experts.hpp"
 #include "kolo/train/parallel_branches.hpp"
-#include "kolo/train/parallel_transformer_layer.hpp"
-#include "kolo/train/sequence_attention.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "kolo/train/tower_conv2d.hpp"
-#include "kolo/train/vocabulary_parallel_embedding.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 

@@ -1,5 +1,5 @@
 // Attention over a sequence that is divided among ranks equals attention over the whole.
-#include "kolo/train/sequence_attention.hpp"
+#include "kolo/train/group_functions.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
@@ -9,7 +9,6 @@
 #include "kolo/error.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/slice.hpp"
-#include "kolo/train/tensor_functions.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 

@@ -1,8 +1,8 @@
 // A network in towers equals grouped and whole convolutions on one process.
 #include <gtest/gtest.h>
 
-#include "kolo/train/parallel_linear.hpp"
-#include "kolo/train/tensor_functions.hpp"
+#include "kolo/train/group_functions.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "kolo/train/tower_conv2d.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"

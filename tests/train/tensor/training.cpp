@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/tensor_parallel.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::tensor {

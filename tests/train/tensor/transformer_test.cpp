@@ -5,10 +5,8 @@
 #include <limits>
 
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "kolo/train/parallel_transformer_layer.hpp"
-#include "kolo/train/split_dropout.hpp"
-#include "kolo/train/tensor_functions.hpp"
-#include "kolo/train/tensor_parallel.hpp"
+#include "kolo/train/group_functions.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 

@@ -3,10 +3,8 @@
 #include <torch/nn/functional/loss.h>
 
 #include "kolo/error.hpp"
-#include "kolo/train/parallel_linear.hpp"
-#include "kolo/train/tensor_functions.hpp"
-#include "kolo/train/vocabulary_parallel_cross_entropy.hpp"
-#include "kolo/train/vocabulary_parallel_embedding.hpp"
+#include "kolo/train/group_functions.hpp"
+#include "kolo/train/parallel_layers.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 

@@ -1,11 +1,15 @@
-// Averages over all ranks: of metrics, of parameters, of gradients that no wrapper averages.
+// One value for all ranks: averages of metrics, parameters and gradients, and copies of what one rank has.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/serialize.h>
 
+#include <functional>
+#include <iosfwd>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,5 +41,29 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
 /// InvalidArgumentError, on that rank before any byte moves, for a gradient that is no dense CPU tensor of
 /// numbers that can be averaged.
 void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator);
+
+/// Collective: all ranks get the root's parameters and buffers, in place. It may be wrapped by
+/// DistributedDataParallel. Throws MismatchError, on all ranks, if the models differ in names, types or
+/// shapes, and InvalidArgumentError for a tensor that is not a dense CPU tensor.
+void broadcast(const torch::nn::Module& module, Communicator& communicator, int root = 0);
+
+/// Collective: all ranks get the root's optimizer state (momenta, step counts) and options (learning rates)
+/// of each parameter group. Serves every optimizer that torch::save() serves; the
+/// optimizers must be of one type, with the same parameters in the same groups. If a rank cannot save or
+/// load, all ranks throw Error that names it and says why; the state is of no use then.
+void broadcast(torch::optim::Optimizer& optimizer, Communicator& communicator, int root = 0);
+
+/// Collective: all ranks get the root's object. `save` writes it, on the root; `load` reads it, on the other
+/// ranks. If a rank cannot save or load, all ranks throw Error that names it and says why.
+void broadcast_object(const std::function<void(std::ostream&)>& save,
+                      const std::function<void(std::istream&)>& load, Communicator& communicator,
+                      int root = 0);
+/// The same for whatever torch::save() and torch::load() serve: tensors and vectors of them, c10::IValue,
+/// modules, ...
+template <typename Value>
+void broadcast_object(Value& value, Communicator& communicator, int root = 0) {
+  broadcast_object([&](std::ostream& to) { torch::save(value, to); },
+                   [&](std::istream& from) { torch::load(value, from); }, communicator, root);
+}
 
 }  // namespace kolo

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo {
 

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "kolo/communicator.hpp"
-#include "kolo/train/communication_statistics.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace kolo {
 
@@ -27,7 +27,7 @@ struct GossipAveragerOptions {
 /// receives once, so any N keeps the mean of all models, and no rank waits for more than one other. If N is a
 /// power of two, log2 N rounds average exactly.
 ///
-/// Used as ModelAverager is. The ranks' models stay different: evaluate with AveragedParameters, and end
+/// Used as ModelAverager is. The ranks' models stay different: evaluate with AveragedModel, and end
 /// training with average_parameters(). All ranks must make the same steps. Not thread-safe.
 class GossipAverager {
  public:

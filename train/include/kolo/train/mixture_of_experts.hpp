@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
-#include "kolo/train/parallel_mlp.hpp"
-#include "kolo/train/tensor_parallel.hpp"
+#include "kolo/train/parallel_layers.hpp"
 
 namespace kolo {
 

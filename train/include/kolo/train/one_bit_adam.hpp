@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "kolo/train/gradient_hook.hpp"
+#include "kolo/train/hooks.hpp"
 
 namespace kolo {
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
+#include "kolo/train/stage_partition.hpp"
 
 namespace kolo {
 
@@ -91,7 +92,7 @@ struct PipelineParallelOptions {
   int micro_batches = 1;
   /// Stages that each rank has; 1, or more with `interleaved`.
   int chunks = 1;
-  /// Keep the input of a stage only, and compute the stage anew in backward: see kolo::checkpoint(), also for
+  /// Keep the input of a stage only, and compute the stage anew in backward: see kolo::recompute(), also for
   /// what the second forward sees (dropout drops the same elements).
   bool recompute = false;
   /// Weights that the first and the last stage share: they get the sum of both gradients.
@@ -190,5 +191,12 @@ class PipelineParallel {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Runs the layers one after the other on this rank alone, forward and backward, `repeats` times after two
+/// runs that do not count; times are medians. `input` is a batch, or a micro-batch, as the pipeline gets it.
+/// Leaves parameters and their gradients as they are, and buffers too. The layers' names are those of the
+/// Sequential. Throws InvalidArgumentError where there are no layers or no repeats.
+std::vector<LayerCost> measure_layers(torch::nn::Sequential layers, const at::Tensor& input,
+                                      int repeats = 10);
 
 }  // namespace kolo

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
-#include "kolo/train/communication_statistics.hpp"
-#include "kolo/train/sum_over_ranks.hpp"
+#include "kolo/train/optim.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace kolo {
 

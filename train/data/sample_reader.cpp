@@ -1,4 +1,4 @@
-#include "kolo/train/shards.hpp"
+#include "kolo/train/data.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -45,11 +45,11 @@ Batch rows_of(const Batch& samples, const std::vector<std::int64_t>& rows) {
 
 }  // namespace
 
-void write_shards(const Batch& samples, const std::string& folder, std::int64_t shards, std::uint64_t seed) {
+void write_samples(const Batch& samples, const std::string& folder, std::int64_t shards, std::uint64_t seed) {
   const c10::NoGradGuard no_grad;
   const std::int64_t count = train::samples_of(samples);
   if (shards < 1 || shards > count) {
-    throw InvalidArgumentError("write_shards: " + std::to_string(count) + " samples do not fill " +
+    throw InvalidArgumentError("write_samples: " + std::to_string(count) + " samples do not fill " +
                                    std::to_string(shards) + " shards",
                                {});
   }
@@ -67,10 +67,10 @@ void write_shards(const Batch& samples, const std::string& folder, std::int64_t 
   write_tensors({at::tensor(sizes)}, index_path(folder));  // last: a folder with an index is whole
 }
 
-struct ShardReader::State {
+struct SampleReader::State {
   std::string folder;
   std::int64_t batch;
-  ShardReaderOptions options;
+  SampleReaderOptions options;
   std::vector<std::int64_t> sizes;     ///< of all shards
   std::vector<std::int64_t> mine;      ///< shards of this rank
   std::int64_t batches_per_epoch = 0;  ///< of this rank
@@ -136,8 +136,8 @@ struct ShardReader::State {
   }
 };
 
-ShardReader::ShardReader(const std::string& folder, int rank, int ranks, std::int64_t batch,
-                         const ShardReaderOptions& options)
+SampleReader::SampleReader(const std::string& folder, int rank, int ranks, std::int64_t batch,
+                           const SampleReaderOptions& options)
     : state_(std::make_unique<State>()) {
   if (ranks < 1 || rank < 0 || rank >= ranks)
     throw InvalidArgumentError("there is no rank " + std::to_string(rank) + " of " + std::to_string(ranks),
@@ -168,22 +168,22 @@ ShardReader::ShardReader(const std::string& folder, int rank, int ranks, std::in
                                 : (samples[static_cast<std::size_t>(rank)] + batch - 1) / batch;
 }
 
-ShardReader::~ShardReader() = default;
+SampleReader::~SampleReader() = default;
 
-void ShardReader::set_epoch(std::uint64_t epoch) {
+void SampleReader::set_epoch(std::uint64_t epoch) {
   state_->epoch = epoch;
   state_->is_begun = false;
 }
 
-std::uint64_t ShardReader::epoch() const noexcept {
+std::uint64_t SampleReader::epoch() const noexcept {
   return state_->epoch;
 }
 
-std::int64_t ShardReader::batches_per_epoch() const noexcept {
+std::int64_t SampleReader::batches_per_epoch() const noexcept {
   return state_->batches_per_epoch;
 }
 
-std::optional<Batch> ShardReader::next() {
+std::optional<Batch> SampleReader::next() {
   State& state = *state_;
   const c10::NoGradGuard no_grad;
   if (!state.is_begun) state.begin();

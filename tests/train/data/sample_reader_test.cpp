@@ -1,5 +1,5 @@
 // Shards: all samples, each on one rank, in orders that depend on seed and epoch alone.
-#include "kolo/train/shards.hpp"
+#include "kolo/train/data.hpp"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ class Shards : public testing::Test {
   /// Samples are their numbers, twice: as labels, and as a row of data.
   void write(std::int64_t samples, std::int64_t shards) {
     const at::Tensor labels = at::arange(samples);
-    write_shards({labels.to(at::kFloat).unsqueeze(1).expand({samples, 3}), labels}, folder_, shards, 5);
+    write_samples({labels.to(at::kFloat).unsqueeze(1).expand({samples, 3}), labels}, folder_, shards, 5);
   }
   /// The labels that a rank gets in an epoch, batch by batch.
-  std::vector<std::vector<std::int64_t>> epoch_of(ShardReader& reader) {
+  std::vector<std::vector<std::int64_t>> epoch_of(SampleReader& reader) {
     std::vector<std::vector<std::int64_t>> batches;
     while (const auto batch = reader.next()) {
       EXPECT_EQ(batch->size(), 2u);
@@ -54,7 +54,7 @@ TEST_F(Shards, EachSampleIsOnOneRank) {
   for (const int ranks : {1, 2, 3, 7}) {
     std::vector<std::int64_t> seen;
     for (int rank = 0; rank < ranks; ++rank) {
-      ShardReader reader(folder_, rank, ranks, 8, {.drop_uneven = false});
+      SampleReader reader(folder_, rank, ranks, 8, {.drop_uneven = false});
       const auto batches = epoch_of(reader);
       EXPECT_EQ(static_cast<std::int64_t>(batches.size()), reader.batches_per_epoch());
       for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -72,7 +72,7 @@ TEST_F(Shards, EachSampleIsOnOneRank) {
 TEST_F(Shards, RanksHaveEqualNumbersOfFullBatches) {
   write(100, 7);  // of 3 ranks the first has three shards
   for (int rank = 0; rank < 3; ++rank) {
-    ShardReader reader(folder_, rank, 3, 8);
+    SampleReader reader(folder_, rank, 3, 8);
     EXPECT_EQ(reader.batches_per_epoch(), 28 / 8);
     const auto batches = epoch_of(reader);
     ASSERT_EQ(batches.size(), 3u);
@@ -82,7 +82,7 @@ TEST_F(Shards, RanksHaveEqualNumbersOfFullBatches) {
 
 TEST_F(Shards, EpochsHaveOrdersOfTheirOwn) {
   write(60, 4);
-  ShardReader reader(folder_, 1, 2, 30), other(folder_, 1, 2, 30);
+  SampleReader reader(folder_, 1, 2, 30), other(folder_, 1, 2, 30);
   const auto first = epoch_of(reader), second = epoch_of(reader);
   EXPECT_NE(first, second);
   EXPECT_EQ(reader.epoch(), 2u);
@@ -94,13 +94,13 @@ TEST_F(Shards, EpochsHaveOrdersOfTheirOwn) {
   auto sorted = first[0];
   std::ranges::sort(sorted);
   EXPECT_NE(first[0], sorted);
-  ShardReader plain(folder_, 1, 2, 30, {.shuffle = false});
+  SampleReader plain(folder_, 1, 2, 30, {.shuffle = false});
   EXPECT_EQ(epoch_of(plain), epoch_of(plain));
 }
 
 TEST_F(Shards, FilesAtFaultAreNamed) {
   const auto read_all = [&] {
-    ShardReader reader(folder_, 0, 2, 5);
+    SampleReader reader(folder_, 0, 2, 5);
     epoch_of(reader);
   };
   EXPECT_NE(error_of(read_all).find("cannot read " + folder_ + "/index.pt"), std::string::npos);
@@ -119,7 +119,8 @@ TEST_F(Shards, FilesAtFaultAreNamed) {
 TEST_F(Shards, AShardThatCouldNotBeReadIsReadAgain) {
   write(20, 2);
   const std::string shard = folder_ + "/shard-1.pt", good = folder_ + "/good";
-  ShardReader reader(folder_, 0, 1, 4, {.shuffle = false}), undisturbed(folder_, 0, 1, 4, {.shuffle = false});
+  SampleReader reader(folder_, 0, 1, 4, {.shuffle = false}),
+      undisturbed(folder_, 0, 1, 4, {.shuffle = false});
   const auto expected = epoch_of(undisturbed);
   std::filesystem::rename(shard, good);
   std::vector<std::int64_t> labels;
@@ -143,18 +144,18 @@ TEST_F(Shards, AShardThatCouldNotBeReadIsReadAgain) {
 }
 
 TEST_F(Shards, WhatCannotBeIsRefused) {
-  EXPECT_THROW(write_shards({at::zeros({3}), at::zeros({4})}, folder_, 1), InvalidArgumentError);
-  EXPECT_THROW(write_shards({}, folder_, 1), InvalidArgumentError);
+  EXPECT_THROW(write_samples({at::zeros({3}), at::zeros({4})}, folder_, 1), InvalidArgumentError);
+  EXPECT_THROW(write_samples({}, folder_, 1), InvalidArgumentError);
   EXPECT_THROW(write(3, 4), InvalidArgumentError);
   EXPECT_THROW(write(3, 0), InvalidArgumentError);
   EXPECT_NE(error_of([&] {
-              write_shards({at::zeros({3})}, "/dev/null/folder", 1);
+              write_samples({at::zeros({3})}, "/dev/null/folder", 1);
             }).find("cannot make /dev/null/folder"),
             std::string::npos);
   write(12, 3);
-  EXPECT_THROW(ShardReader(folder_, 0, 4, 1), InvalidArgumentError);
-  EXPECT_THROW(ShardReader(folder_, 3, 3, 1), InvalidArgumentError);
-  EXPECT_THROW(ShardReader(folder_, 0, 3, 0), InvalidArgumentError);
+  EXPECT_THROW(SampleReader(folder_, 0, 4, 1), InvalidArgumentError);
+  EXPECT_THROW(SampleReader(folder_, 3, 3, 1), InvalidArgumentError);
+  EXPECT_THROW(SampleReader(folder_, 0, 3, 0), InvalidArgumentError);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "kolo/train/averaged_parameters.hpp"
+#include "kolo/train/local.hpp"
 
 #include "kolo/error.hpp"
 #include "local/flat_tensors.hpp"
@@ -6,10 +6,9 @@
 
 namespace kolo {
 
-struct AveragedParameters::State {
+struct AveragedModel::State {
   State(const torch::nn::Module& module, Communicator communicator)
-      : model(train::agree("AveragedParameters", module, communicator, "no options",
-                           [](const train::Model&) {})),
+      : model(train::agree("AveragedModel", module, communicator, "no options", [](const train::Model&) {})),
         parameters(model.parameters),
         buffers(model.buffers) {
     train::FlatTensors averages(model.parameters), averaged_buffers(model.buffers);
@@ -29,12 +28,12 @@ struct AveragedParameters::State {
   train::FlatTensors buffers;
 };
 
-AveragedParameters::AveragedParameters(const torch::nn::Module& module, const Communicator& communicator) {
+AveragedModel::AveragedModel(const torch::nn::Module& module, const Communicator& communicator) {
   if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
   state_ = std::make_unique<State>(module, communicator);
 }
 
-AveragedParameters::~AveragedParameters() {
+AveragedModel::~AveragedModel() {
   train::unpack(state_->parameters, state_->model.parameters);
   train::unpack(state_->buffers, state_->model.buffers);
 }

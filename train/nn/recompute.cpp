@@ -1,4 +1,4 @@
-#include "kolo/train/activation_checkpoint.hpp"
+#include "kolo/train/recompute.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -58,7 +58,7 @@ struct ComputedAnew : torch::autograd::Function<ComputedAnew> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     if (c10::GradMode::is_enabled())
-      throw InvalidArgumentError("checkpoint() has no second derivative (create_graph)", {});
+      throw InvalidArgumentError("recompute() has no second derivative (create_graph)", {});
     const auto capsule = context->saved_data["call"].toCapsule();
     const auto& call = static_cast<FirstCall&>(*capsule);
     variable_list inputs;
@@ -73,7 +73,7 @@ struct ComputedAnew : torch::autograd::Function<ComputedAnew> {
       const c10::AutoGradMode with_graph(true);
       const variable_list outputs = call.function(inputs);
       if (outputs.size() != gradients.size())
-        throw InvalidArgumentError("checkpoint(): the function returned " + std::to_string(outputs.size()) +
+        throw InvalidArgumentError("recompute(): the function returned " + std::to_string(outputs.size()) +
                                        " tensors in backward, and " + std::to_string(gradients.size()) +
                                        " before",
                                    {});
@@ -93,8 +93,8 @@ struct ComputedAnew : torch::autograd::Function<ComputedAnew> {
 
 }  // namespace
 
-std::vector<at::Tensor> checkpoint(std::function<variable_list(const variable_list&)> function,
-                                   const variable_list& inputs) {
+std::vector<at::Tensor> recompute(std::function<variable_list(const variable_list&)> function,
+                                  const variable_list& inputs) {
   if (!c10::GradMode::is_enabled()) return function(inputs);
   const auto call = c10::make_intrusive<FirstCall>();
   call->function = std::move(function);

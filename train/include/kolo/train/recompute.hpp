@@ -1,4 +1,4 @@
-// checkpoint(): a part of a model whose activations backward computes anew.
+// recompute(): a part of a model whose activations backward computes anew.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -13,8 +13,8 @@ namespace kolo {
 
 namespace train {
 
-/// What checkpoint() does, for any number of tensors.
-std::vector<at::Tensor> checkpoint(
+/// What recompute() does, for any number of tensors.
+std::vector<at::Tensor> recompute(
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> function,
     const std::vector<at::Tensor>& inputs);
 
@@ -24,7 +24,7 @@ std::vector<at::Tensor> checkpoint(
 /// kept, and backward calls it again (T. Chen et al.: "Training Deep Nets with Sublinear Memory Cost", 2016;
 /// in PyTorch `torch.utils.checkpoint`). Costs a second forward of that part.
 ///
-///     x = kolo::checkpoint(block, x);
+///     x = kolo::recompute(block, x);
 ///
 /// The second call sees what the first one saw: the states of libtorch's default generator of random numbers
 /// and of those that kolo's layers were given (so dropout drops the same elements; afterwards they go on
@@ -37,8 +37,8 @@ std::vector<at::Tensor> checkpoint(
 /// show such a part: call prepare_backward({}). Parameters that several such parts share need static_graph.
 /// Thread-safe where `function` is; in no_grad mode it is a plain call.
 template <typename Function>
-at::Tensor checkpoint(Function function, const at::Tensor& input) {
-  return train::checkpoint(
+at::Tensor recompute(Function function, const at::Tensor& input) {
+  return train::recompute(
       [function = std::move(function)](const std::vector<at::Tensor>& inputs) mutable {
         return std::vector<at::Tensor>{function(inputs[0])};
       },
@@ -46,8 +46,8 @@ at::Tensor checkpoint(Function function, const at::Tensor& input) {
 }
 /// The same for a function that takes a vector of tensors and returns one.
 template <typename Function>
-std::vector<at::Tensor> checkpoint(Function function, const std::vector<at::Tensor>& inputs) {
-  return train::checkpoint(std::move(function), inputs);
+std::vector<at::Tensor> recompute(Function function, const std::vector<at::Tensor>& inputs) {
+  return train::recompute(std::move(function), inputs);
 }
 
 }  // namespace kolo

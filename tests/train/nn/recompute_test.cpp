@@ -1,5 +1,5 @@
-// checkpoint(): the same gradients as without, the same dropped elements, and autocast as it was.
-#include "kolo/train/activation_checkpoint.hpp"
+// recompute(): the same gradients as without, the same dropped elements, and autocast as it was.
+#include "kolo/train/recompute.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/utils.h>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "kolo/train/autocast.hpp"
+#include "kolo/train/precision.hpp"
 #include "train/support/models.hpp"
 
 namespace kolo::test::nn {
@@ -25,7 +25,7 @@ struct DroppingImpl : torch::nn::Module {
       ++calls;
       return second(at::dropout(at::relu(first(input)), 0.5, true));
     };
-    return anew ? checkpoint(layers, x) : layers(x);
+    return anew ? recompute(layers, x) : layers(x);
   }
 
   bool anew;
@@ -53,7 +53,7 @@ TEST(ActivationCheckpoint, GivesTheSameGradientsAndDropsTheSameElements) {
 TEST(ActivationCheckpoint, TakesAndGivesSeveralTensors) {
   const at::Tensor a = numbers(2, 3, 1).set_requires_grad(true), b = numbers(2, 3, 2).set_requires_grad(true),
                    c = numbers(2, 3, 3);
-  const auto results = checkpoint(
+  const auto results = recompute(
       [](const std::vector<at::Tensor>& in) {
         return std::vector<at::Tensor>{in[0] * in[1] + in[2], in[0].sin(), in[2] * 2};
       },
@@ -76,7 +76,7 @@ TEST(ActivationCheckpoint, IsComputedAnewInTheFormatOfTheFirstTime) {
   {
     const Autocast autocast;
     // The same weight inside and outside: both uses have a gradient.
-    const at::Tensor inside = checkpoint(part, numbers(4, 8, 1)), outside = layer->forward(numbers(4, 8, 2));
+    const at::Tensor inside = recompute(part, numbers(4, 8, 1)), outside = layer->forward(numbers(4, 8, 2));
     loss = inside.to(at::kFloat).sum() + outside.to(at::kFloat).sum();
   }
   loss.backward();
@@ -88,7 +88,7 @@ TEST(ActivationCheckpoint, IsComputedAnewInTheFormatOfTheFirstTime) {
 
 TEST(ActivationCheckpoint, SecondDerivativeIsRefused) {
   const at::Tensor x = numbers(2, 3, 1).set_requires_grad(true);
-  const at::Tensor y = checkpoint([](const at::Tensor& in) { return in.square(); }, x);
+  const at::Tensor y = recompute([](const at::Tensor& in) { return in.square(); }, x);
   EXPECT_THROW(y.sum().backward({}, c10::nullopt, true), InvalidArgumentError);
 }
 

@@ -1,0 +1,202 @@
+// Optimizers, learning rates, and changes to gradients before a step.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/optimizer.h>
+#include <torch/serialize/archive.h>
+
+#include <functional>
+#include <tuple>
+#include <vector>
+
+#include "kolo/train/hooks.hpp"
+
+namespace kolo {
+
+/// Replaces each number by its sum over the ranks that hold parts of one model. Optimizers that take norms of
+/// layers (LARS, LAMB) call it once a step, in step()'s thread, with this rank's sums of squares: two for
+/// each parameter, in the order of the groups, on each rank alike. For shards that is
+///
+///     [&](std::vector<double>& squares) { communicator.all_reduce(kolo::Buffer(squares)); }
+///
+/// Where a rank has whole layers, as under DistributedDataParallel, leave it empty; shards and slices of
+/// layers are then refused. What it throws leaves step(), and no parameter has moved.
+using SumOverRanks = std::function<void(std::vector<double>& squares)>;
+
+/// Of SGD, Adam, AdamW, RMSprop, Adagrad, L-BFGS, LARS and LAMB; another type is "unknown", without traits. A
+/// trait of one parameter group is one of the optimizer.
+OptimizerTraits traits_of(const torch::optim::Optimizer& optimizer);
+
+/// Scales all gradients so that their norm is at most `max_norm`, and returns the norm that they had. The
+/// norm is the root of the sum of all squared elements (R. Pascanu, T. Mikolov, Y. Bengio: "On the Difficulty
+/// of Training Recurrent Neural Networks", ICML 2013, algorithm 1). A parameter that is given several times
+/// (tied weights) counts once; of sparse gradients the rows that there are count, each once; undefined ones
+/// do not. Call it after backward(): averages are the same on all ranks, and so is the norm, bit for bit, on
+/// machines with other vector units and numbers of threads too, as it is added up in float64 in a fixed
+/// order. An infinite or NaN norm leaves all gradients as they are. Throws InvalidArgumentError unless
+/// `max_norm` is positive and finite, for gradients of complex numbers or not on the CPU, where
+/// overlap_forward makes the steps, and for shards, stages of a pipeline and slices of layers, of which each
+/// rank has others: names what to call for those.
+double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm);
+
+/// Gives group i of parameters `rate` times factors[i]; without factors all groups get `rate`. For all
+/// optimizers of libtorch and of kolo. Under overlap_forward:
+///
+///     model.change_optimizers([&](torch::optim::Optimizer& of_bucket) {
+///       kolo::set_learning_rate(of_bucket, rate(step));
+///     });
+///
+/// Throws InvalidArgumentError, before any rate changes, for a rate or factor that is negative or not finite,
+/// and where there is not one factor for each group.
+void set_learning_rate(torch::optim::Optimizer& optimizer, double rate,
+                       const std::vector<double>& factors = {});
+
+/// The momentum of SGD, RMSprop and LARS, the first of the betas of Adam, AdamW, LAMB and what is derived
+/// from them, in all groups of parameters. Throws InvalidArgumentError, before any momentum changes, unless
+/// `momentum` is between 0 and 1, both excluded, and for optimizers that have none, as Adagrad, or were made
+/// without (SGD with momentum 0).
+void set_momentum(torch::optim::Optimizer& optimizer, double momentum);
+
+/// Adam that takes sparse gradients too, which libtorch's refuses. Where a gradient is dense it is
+/// torch::optim::Adam, bit for bit. Of a parameter with a sparse gradient it touches the rows that have one
+/// alone: those are updated, with their moments, by Adam's formula (D. P. Kingma, J. Ba: "Adam: A Method for
+/// Stochastic Optimization", ICLR 2015, algorithm 1), with the bias corrections of the parameter's step; the
+/// moments of other rows do not decay and those rows do not move. PyTorch and TensorFlow know it as
+/// SparseAdam and LazyAdam. A step therefore costs what the rows cost and not what the table costs, but it is
+/// not Adam with the same gradient made dense. Throws InvalidArgumentError, before any parameter moves, for a
+/// sparse gradient of a parameter group with weight_decay or amsgrad. Options and saved state are those of
+/// torch::optim::Adam. Not thread-safe.
+class SparseAdam : public torch::optim::Adam {
+ public:
+  using torch::optim::Adam::Adam;
+  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
+  /// gradients enabled, and its loss returned; else an undefined tensor.
+  at::Tensor step(LossClosure closure = nullptr) override;
+};
+
+/// Options of a group of parameters, set by a chain of calls: `LARSOptions(4).weight_decay(5e-4)`.
+struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions> {
+  /// All other options have their defaults.
+  LARSOptions(double lr);
+  /// A factor on the rates of all layers, and the rate itself of what is exempt (exclude_vectors); 0 or more.
+  TORCH_ARG(double, lr);
+  /// How much of the last step is added to the next one; from 0 to below 1. 0 keeps no state.
+  TORCH_ARG(double, momentum) = 0.9;
+  /// The part of a layer that is added to its gradient; 0 or more.
+  TORCH_ARG(double, weight_decay) = 0;
+  /// How far a layer moves in a step, as a part of its norm, with `lr` = 1 and without momentum; 0 or more.
+  TORCH_ARG(double, trust_coefficient) = 0.001;
+  /// Parameters with one dimension, as biases and what scales and shifts a normalization, get SGD with
+  /// momentum and neither a rate of their own nor weight decay. Off for layers that are flattened into
+  /// shards.
+  TORCH_ARG(bool, exclude_vectors) = true;
+
+ public:
+  /// Reads and writes the options, for save() and load().
+  void serialize(torch::serialize::InputArchive& archive) override;
+  void serialize(torch::serialize::OutputArchive& archive) const override;
+  /// The rate `lr`, by the names that libtorch's schedulers use.
+  double get_lr() const override;
+  void set_lr(double lr) override;
+};
+
+/// LARS: SGD for large batches, in which each layer moves by a part of its norm. Y. You, I. Gitman, B.
+/// Ginsburg: "Large Batch Training of Convolutional Networks", 2017, algorithm 1. Of a layer w with the
+/// gradient g:
+///
+///     rate = lr trust_coefficient |w| / (|g| + weight_decay |w|)       lr, where |w| or |g| is zero
+///     v = momentum v + rate (g + weight_decay w)
+///     w = w - v
+///
+/// So a layer moves by a part of its norm however large its gradient is, and the rate of the batch no longer
+/// depends on the layer with the smallest weights. Norms are sums in float64 in a fixed order: the same bits
+/// on all ranks. step() throws InvalidArgumentError, before any parameter moves, for sparse gradients,
+/// parameters that are not on the CPU, and shards or slices without sum_over_ranks. State (v) is saved as by
+/// optimizers of libtorch. Not thread-safe.
+class LARS : public torch::optim::Optimizer {
+ public:
+  /// Both throw InvalidArgumentError for options that are negative or not finite, and a momentum of 1 or
+  /// more.
+  LARS(std::vector<torch::optim::OptimizerParamGroup> groups, const LARSOptions& defaults,
+       SumOverRanks sum_over_ranks = {});
+  LARS(std::vector<at::Tensor> parameters, const LARSOptions& options, SumOverRanks sum_over_ranks = {});
+
+  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
+  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgumentError as said
+  /// above, and what sum_over_ranks throws.
+  at::Tensor step(LossClosure closure = nullptr) override;
+  /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
+  /// InvalidArgumentError for what another optimizer or another set of parameter groups has saved.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  SumOverRanks sum_over_ranks_;
+};
+
+/// Options of a group of parameters, set by a chain of calls: `LAMBOptions(2e-3).weight_decay(0.01)`. The
+/// betas are those of the paper's experiments.
+struct LAMBOptions : public torch::optim::OptimizerCloneableOptions<LAMBOptions> {
+  /// All other options have their defaults.
+  LAMBOptions(double lr = 1e-3);
+  /// beta1 of the first moment, beta2 of the second.
+  using Betas = std::tuple<double, double>;
+  /// The part of its norm by which a layer moves in a step; 0 or more.
+  TORCH_ARG(double, lr) = 1e-3;
+  /// How much of the moments stays in each step; each from 0 to below 1.
+  TORCH_ARG(Betas, betas) = std::make_tuple(0.9, 0.999);
+  /// Added to the root of the second moment, against divisions by zero; 0 or more.
+  TORCH_ARG(double, eps) = 1e-6;
+  /// The part of a layer that is added to its update, before the update's norm is taken; 0 or more.
+  TORCH_ARG(double, weight_decay) = 0;
+  /// Parameters with one dimension, as biases and what scales and shifts a normalization, get Adam and
+  /// neither a rate of their own nor weight decay. Off for layers that are flattened into shards.
+  TORCH_ARG(bool, exclude_vectors) = true;
+
+ public:
+  /// Reads and writes the options, for save() and load().
+  void serialize(torch::serialize::InputArchive& archive) override;
+  void serialize(torch::serialize::OutputArchive& archive) const override;
+  /// The rate `lr`, by the names that libtorch's schedulers use.
+  double get_lr() const override;
+  void set_lr(double lr) override;
+};
+
+/// LAMB: Adam for large batches, in which each layer moves by a part of its norm. Y. You et al.: "Large Batch
+/// Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020, algorithm 2, with the norm itself
+/// as its function phi. Of a layer w with the gradient g, in step t:
+///
+///     m = beta1 m + (1 - beta1) g
+///     v = beta2 v + (1 - beta2) g^2
+///     u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay w
+///     w = w - lr |w| / |u| u                                       lr u, where |w| or |u| is zero
+///
+/// So a layer moves by `lr` times its norm in a step. Norms are sums in float64 in a fixed order: the same
+/// bits on all ranks. A step needs memory for u, as much as all gradients take. step() throws
+/// InvalidArgumentError, before any parameter moves, for sparse gradients, parameters that are not on the
+/// CPU, and shards or slices without sum_over_ranks. State (m, v, t) is saved as by optimizers of libtorch.
+/// Not thread-safe.
+class LAMB : public torch::optim::Optimizer {
+ public:
+  /// Both throw InvalidArgumentError for options that are negative or not finite, and betas of 1 or more.
+  LAMB(std::vector<torch::optim::OptimizerParamGroup> groups, const LAMBOptions& defaults = {},
+       SumOverRanks sum_over_ranks = {});
+  LAMB(std::vector<at::Tensor> parameters, const LAMBOptions& options = {}, SumOverRanks sum_over_ranks = {});
+
+  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
+  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgumentError as said
+  /// above, and what sum_over_ranks throws.
+  at::Tensor step(LossClosure closure = nullptr) override;
+  /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
+  /// InvalidArgumentError for what another optimizer or another set of parameter groups has saved.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  SumOverRanks sum_over_ranks_;
+};
+
+}  // namespace kolo
