@@ -32,14 +32,15 @@ struct TrainOptions {
   bool in_bfloat16 = false;         ///< under kolo::Autocast
   bool uses_adam = false;           ///< in place of SGD with momentum
   std::optional<Shard> shard = {};  ///< nullopt: DistributedDataParallel
+  bool sums = true;                 ///< false: each rank keeps its own gradients, in the same buckets
 };
 
-/// Seconds a step (forward, backward, optimizer), of the slowest rank.
+/// Seconds a step (forward, backward, optimizer), of the slowest rank. No barrier comes between steps.
 struct TrainResult {
   int ranks = 0;
   std::int64_t parameters = 0;
-  double step = 0;  ///< median
-  double step_mean = 0;
+  double step = 0;         ///< median
+  double step_mean = 0;    ///< the time of all steps over their number
   double sent_bytes = 0;   ///< a step, of the rank that sends most
   double first_bytes = 0;  ///< largest resident memory of a rank before it has the model
   double peak_bytes = 0;   ///< largest resident memory of a rank during steps
@@ -63,6 +64,15 @@ class TrainedWorkload : public torch::nn::Module {
  private:
   Workload workload_;
   bool in_bfloat16_;
+};
+
+/// Leaves each rank its own gradients: what a step costs without sums.
+class NoSums final : public GradientHook {
+ public:
+  std::string describe() const override { return "no sums"; }
+  bool keeps_ranks_equal() const override { return false; }
+  void average(const GradientBucket&, Communicator&) override {}
+  void end_step(bool) override {}
 };
 
 void require_equal(const std::vector<at::Tensor>& parameters, Communicator& communicator) {
@@ -111,12 +121,13 @@ TrainResult train(const TrainOptions& options, Communicator communicator) {
         module, communicator,
         ShardedDataParallelOptions{.shard = *options.shard, .units = units_of(*net, "net.")});
   } else {
-    plain = std::make_unique<DistributedDataParallel<TrainedWorkload>>(module, communicator);
+    DistributedDataParallelOptions plain_options;
+    if (!options.sums) plain_options.hook = std::make_shared<NoSums>();
+    plain = std::make_unique<DistributedDataParallel<TrainedWorkload>>(module, communicator, plain_options);
   }
   const auto parameters = plain ? plain->parameters() : sharded->parameters();
   const auto optimizer = make_optimizer(options, parameters);
   const auto step = [&] {
-    communicator.barrier();
     const auto begin = Clock::now();
     (plain ? (*plain)() : (*sharded)()).backward();
     optimizer->step();
@@ -126,10 +137,13 @@ TrainResult train(const TrainOptions& options, Communicator communicator) {
   };
   for (int i = 0; i < kWarmUpSteps; ++i) step();
   const std::uint64_t sent_before = communicator.counters().bytes_sent;
+  communicator.barrier();
+  const auto begin = Clock::now();
   std::vector<double> times;
   for (int i = 0; i < options.steps; ++i) times.push_back(step());
+  const double all_steps = seconds_since(begin);
   const auto sent = static_cast<double>(communicator.counters().bytes_sent - sent_before);
-  std::vector<double> most{sent / options.steps, first_bytes, 0};
+  std::vector<double> most{sent / options.steps, first_bytes, 0, all_steps / options.steps};
   {
     const ResidentPeak peak;
     for (int i = 0; i < kWatchedSteps; ++i) step();
@@ -137,7 +151,9 @@ TrainResult train(const TrainOptions& options, Communicator communicator) {
   }
   communicator.all_reduce(Buffer(times), ReduceOp::max);
   communicator.all_reduce(Buffer(most), ReduceOp::max);
-  if (sharded) {
+  if (!options.sums) {
+    // Each rank has a model of its own.
+  } else if (sharded) {
     const auto whole = sharded->whole();
     require_equal(module->parameters(), communicator);
   } else {
@@ -145,7 +161,7 @@ TrainResult train(const TrainOptions& options, Communicator communicator) {
   }
   result.ranks = communicator.size();
   result.step = median(times);
-  result.step_mean = mean(times);
+  result.step_mean = most[3];
   result.sent_bytes = most[0];
   result.first_bytes = most[1];
   result.peak_bytes = most[2];
@@ -183,6 +199,8 @@ void add_train(CLI::App& app, bool speaks) {
       ->add_option("--shard", settings->shard,
                    "Each rank keeps a part of these; empty: DistributedDataParallel")
       ->check(CLI::IsMember(shard_names()));
+  command->add_flag("!--no-sums", train.sums, "Each rank keeps its own gradients: what computing costs alone")
+      ->excludes("--shard");
   settings->output.add_to(*command);
   command->callback([settings, speaks] {
     TrainOptions options = settings->train;
