@@ -11,6 +11,9 @@
 #include "gradients/join_agreement.hpp"
 #include "gradients/parameter_check.hpp"
 #include "gradients/reducer.hpp"
+#include "gradients/sliced_averaging.hpp"
+#include "gradients/table_averaging.hpp"
+#include "gradients/whole_averaging.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/sync_batch_norm.hpp"
@@ -28,7 +31,7 @@ struct DistributedDataParallelBase::State {
         own(communicator.split(0)),
         options(options_),
         model(agreed(module.get(), options, own)),
-        reducer(model.trainable, model.tables, own, options),
+        reducer(model.trainable, kinds(), own, reducer_options()),
         buffers(model.buffers),
         check(model.parameters(), options.check_parameters_every) {
     reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
@@ -36,6 +39,34 @@ struct DistributedDataParallelBase::State {
       known.insert(parameter.tensor.unsafeGetTensorImpl());
     for (const train::NamedTensor& parameter : model.ignored)
       known.insert(parameter.tensor.unsafeGetTensorImpl());
+  }
+
+  /// Collective. Tables come first.
+  std::vector<std::unique_ptr<train::Averaging>> kinds() {
+    std::vector<std::unique_ptr<train::Averaging>> kinds;
+    std::vector<std::size_t> dense;
+    for (std::size_t i = 0; i < model.trainable.size(); ++i) {
+      if (std::ranges::find(model.tables, i) == model.tables.end()) dense.push_back(i);
+    }
+    if (!model.tables.empty()) {
+      kinds.push_back(
+          std::make_unique<train::TableAveraging>(model.trainable, model.tables, own, options.sparse_method));
+    }
+    const auto add = [&]<typename Kind>(Kind*& kind) {
+      kinds.push_back(std::make_unique<Kind>(model.trainable, dense, own, options));
+      whole = kind = static_cast<Kind*>(kinds.back().get());
+    };
+    options.overlap_forward ? add(sliced) : options.hook ? add(hooked) : add(whole);
+    return kinds;
+  }
+
+  train::ReducerOptions reducer_options() const {
+    return {
+        .find_unused_parameters = options.find_unused_parameters,
+        .static_graph = options.static_graph,
+        .may_rebuild = options.rebuild_buckets && !options.find_unused_parameters && !options.overlap_forward,
+        .hook = options.hook,
+        .timeline = options.timeline};
   }
 
   /// Collective: with rank 0's values.
@@ -109,6 +140,10 @@ struct DistributedDataParallelBase::State {
   Communicator own;           ///< so calls on the caller's cannot come between those of a step
   DistributedDataParallelOptions options;
   train::Model model;
+  // Kinds of the reducer; the last two are null unless options ask for them.
+  train::WholeAveraging* whole = nullptr;
+  train::HookAveraging* hooked = nullptr;
+  train::SlicedAveraging* sliced = nullptr;
   train::Reducer reducer;
   train::Replicator buffers;
   train::ParameterCheck check;
@@ -169,7 +204,7 @@ void DistributedDataParallelBase::Join::step(std::int64_t samples) {
 void DistributedDataParallelBase::Join::finish(const std::function<void()>& optimizer_step,
                                                const std::function<void()>& empty_pass) {
   State& state = *parallel_.state_;
-  const bool steps_itself = state.reducer.forward() != nullptr;
+  const bool steps_itself = state.sliced != nullptr;
   if (!optimizer_step && !steps_itself)
     throw InvalidArgumentError("join(): finish() needs the optimizer's step", {});
   if (optimizer_step && steps_itself)
@@ -216,13 +251,13 @@ void DistributedDataParallelBase::finish_step() {
 
 void DistributedDataParallelBase::change_optimizers(
     const std::function<void(torch::optim::Optimizer&)>& change) {
-  if (state_->reducer.forward() != nullptr) state_->reducer.forward()->change_optimizers(change);
+  if (state_->sliced != nullptr) state_->sliced->change_optimizers(change);
 }
 
 std::vector<torch::optim::Optimizer*> DistributedDataParallelBase::optimizers() {
   state_->reducer.finish_step();
-  if (state_->reducer.forward() == nullptr) return {};
-  return state_->reducer.forward()->optimizers();
+  if (state_->sliced == nullptr) return {};
+  return state_->sliced->optimizers();
 }
 
 void DistributedDataParallelBase::check(const torch::optim::Optimizer& optimizer) const {
@@ -245,7 +280,7 @@ void DistributedDataParallelBase::set_loss_scale(float scale) {
         "be made all the same",
         {});
   }
-  state_->reducer.set_loss_scale(scale);
+  if (state_->hooked != nullptr) state_->hooked->set_loss_scale(scale);
 }
 
 bool DistributedDataParallelBase::averages_are_finite() const {
@@ -273,7 +308,7 @@ Communicator& DistributedDataParallelBase::communicator() noexcept {
 std::vector<DistributedDataParallelBase::BucketInfo> DistributedDataParallelBase::buckets() const {
   state_->reducer.finish_step();
   std::vector<BucketInfo> result;
-  for (const train::Bucket& bucket : state_->reducer.buckets()) {
+  for (const train::Bucket& bucket : state_->whole->buckets()) {
     BucketInfo info{{}, bucket.buffer()};
     for (const auto& slot : bucket.slots()) {
       info.parameters.push_back(state_->reducer.parameters()[slot.parameter].name);
@@ -284,7 +319,7 @@ std::vector<DistributedDataParallelBase::BucketInfo> DistributedDataParallelBase
 }
 
 BucketPlan DistributedDataParallelBase::bucket_plan() const {
-  return state_->reducer.plan();
+  return state_->whole->plan();
 }
 
 const CommunicationStatistics& DistributedDataParallelBase::last_step() const noexcept {

@@ -7,31 +7,27 @@
 
 namespace kolo::train {
 
-std::span<const SparseTables::Table> Reducer::tables() const {
-  if (!tables_) return {};
-  return tables_->tables();
-}
-
-void Reducer::account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done) {
+void Reducer::account(Averaging::Clock::time_point waiting, Averaging::Clock::time_point done) {
   last_step_ = {};
   last_step_.steps = 1;
   last_step_.exposed = done - waiting;
-  using Span = std::pair<Bucket::Clock::time_point, Bucket::Clock::time_point>;
-  std::vector<Span> spans;
-  for (const Bucket& bucket : buckets_) {
-    ++last_step_.all_reduces;
-    last_step_.bytes += bucket.bytes();
-    spans.emplace_back(bucket.started(), bucket.ended());
-  }
-  for (const SparseTables::Table& table : tables()) {
-    ++last_step_.sparse_sums;
-    last_step_.bytes += table.bytes;
-    spans.emplace_back(table.started, table.job.ended);
+  if (options_.timeline) options_.timeline->span("wait", "compute", waiting, done);
+  std::vector<Averaging::Span> spans;
+  for (const auto& kind : kinds_) {
+    for (std::size_t b = 0; b < kind->size(); ++b) {
+      const Averaging::Span& span = spans.emplace_back(kind->span(b));
+      last_step_.bytes += span.bytes;
+      ++kind->count_of(last_step_);
+      if (options_.timeline) {
+        options_.timeline->span(kind->name_of(b), kind->row(), span.started, span.ended,
+                                "\"bytes\":" + std::to_string(span.bytes));
+      }
+    }
   }
   // They overlap each other: count each moment before `waiting` once.
-  std::ranges::sort(spans);
-  Bucket::Clock::time_point counted{};
-  for (const auto& [started, ended] : spans) {
+  std::ranges::sort(spans, {}, &Averaging::Span::started);
+  Averaging::Clock::time_point counted{};
+  for (const auto& [started, ended, bytes] : spans) {
     const auto begin = std::max(started, counted);
     const auto end = std::min(ended, waiting);
     if (begin < end) {
@@ -40,21 +36,12 @@ void Reducer::account(Bucket::Clock::time_point waiting, Bucket::Clock::time_poi
     }
   }
   total_ += last_step_;
-  if (!options_.timeline) return;
-  options_.timeline->span("wait", "compute", waiting, done);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    options_.timeline->span("bucket " + std::to_string(b), "buckets", buckets_[b].started(),
-                            buckets_[b].ended(), "\"bytes\":" + std::to_string(buckets_[b].bytes()));
-  }
-  for (const SparseTables::Table& table : tables()) {
-    options_.timeline->span("rows of " + table.name, "tables", table.started, table.job.ended,
-                            "\"bytes\":" + std::to_string(table.bytes));
-  }
 }
 
 const CommunicationStatistics& Reducer::last_step() {
-  if (!forward_) return last_step_;
-  if (const auto step = forward_->take_statistics()) total_ += last_step_ = *step;
+  for (const auto& kind : kinds_) {
+    if (const auto step = kind->take_statistics()) total_ += last_step_ = *step;
+  }
   return last_step_;
 }
 

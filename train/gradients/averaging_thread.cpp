@@ -33,6 +33,14 @@ bool AveragingThread::wait() {
   return std::exchange(are_finite_, true);
 }
 
+void AveragingThread::settle() noexcept {
+  try {
+    wait();
+  } catch (...) {
+    // The caller of wait() has the error.
+  }
+}
+
 void AveragingThread::run() {
   std::unique_lock lock(mutex_);
   while (true) {

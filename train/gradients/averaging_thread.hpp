@@ -36,6 +36,8 @@ class AveragingThread {
   /// Blocks until all jobs are over. Throws the first error of a job; the jobs behind that one have been left
   /// out. Returns whether all averages are finite.
   bool wait();
+  /// The same, but swallows the error.
+  void settle() noexcept;
 
  private:
   void run();

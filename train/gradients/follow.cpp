@@ -30,14 +30,9 @@ bool Reducer::follow(const std::function<void()>& empty_pass) {
         mark_ready(i, false);
         continue;
       }
-      if (state.is_table) {
-        state.tensor.mutable_grad() = at::Tensor();
-      } else {
-        const at::Tensor& view = buckets_[state.bucket].slots()[state.slot].view;
-        state.tensor.mutable_grad() = view.zero_();
-      }
+      state.tensor.mutable_grad() = state.kind->zero(state.bucket, state.slot);
       state.used = !options_.find_unused_parameters && !graph_;
-      if (!state.ready) mark_ready(i, state.used && !state.is_table);
+      if (!state.ready) mark_ready(i, state.used);
     }
   } catch (...) {
     fail();

@@ -17,30 +17,20 @@
 
 namespace kolo::train {
 
-Reducer::Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_t> tables,
-                 Communicator communicator, const DistributedDataParallelOptions& options)
-    : parameters_(std::move(parameters)), communicator_(std::move(communicator)), options_(options) {
-  states_.resize(parameters_.size());
-  for (std::size_t i = 0; i < parameters_.size(); ++i) states_[i].tensor = parameters_[i].tensor;
-  // Backward runs against the order in which parameters are registered and used, as a rule.
-  std::vector<std::size_t> order(parameters_.size());
-  std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  for (const std::size_t table : tables) states_[table].is_table = true;
-  if (!tables.empty())
-    tables_ = std::make_unique<SparseTables>(parameters_, tables, communicator_, options_.sparse_method);
-  build(order);
-  if (options_.bucket_borders == BucketBorders::measured && communicator_.size() > 1)
-    search_ = std::make_unique<BucketSearch>(parameters_.size(), options_);
+Reducer::Reducer(std::vector<NamedTensor> parameters, std::vector<std::unique_ptr<Averaging>> kinds,
+                 Communicator communicator, ReducerOptions options)
+    : parameters_(std::move(parameters)),
+      communicator_(std::move(communicator)),
+      options_(std::move(options)),
+      kinds_(std::move(kinds)),
+      outlasts_backward_(
+          std::ranges::any_of(kinds_, [](const auto& kind) { return kind->outlasts_backward(); })),
+      states_(parameters_.size()),
+      order_(parameters_.size()) {
+  for (std::size_t i = 0; i < states_.size(); ++i) states_[i].tensor = parameters_[i].tensor;
+  std::iota(order_.rbegin(), order_.rend(), std::size_t{0});
+  find_places();
   if (options_.static_graph) graph_ = std::make_unique<StaticGraph>(parameters_, communicator_.rank());
-  labelled_ = {communicator_};
-  if (options_.hook)
-    hook_thread_ = std::make_unique<AveragingThread>(labelled_.emplace_back(communicator_.split(0)));
-  if (options_.overlap_forward) {
-    const Communicator own = labelled_.emplace_back(communicator_.split(0));
-    require_on_all(communicator_, "DistributedDataParallel", [&] {  // it calls a function of the program's
-      forward_ = std::make_unique<ForwardOverlap>(buckets_, parameters_, own, options_);
-    });
-  }
   for (std::size_t i = 0; i < states_.size(); ++i) watch(i);
 }
 
@@ -69,10 +59,11 @@ void Reducer::remove_hooks() noexcept {
   for (Parameter& state : states_) {
     if (state.hook != 0) state.accumulator->del_post_hook(std::exchange(state.hook, 0));
   }
-  hook_thread_.reset();
-  forward_.reset();
-  tables_.reset();
-  for (Bucket& bucket : buckets_) bucket.settle();
+  settle();
+}
+
+void Reducer::settle() noexcept {
+  for (const auto& kind : kinds_) kind->settle();
 }
 
 void Reducer::retire(const std::string& parameter) noexcept {
@@ -84,22 +75,27 @@ void Reducer::retire(const std::string& parameter) noexcept {
       {}));
 }
 
-void Reducer::lay_out(const std::vector<std::vector<std::size_t>>& members) {
-  std::vector<Bucket> buckets;
-  for (const auto& one : members) buckets.emplace_back(one, parameters_);
-  buckets_ = std::move(buckets);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    for (std::size_t s = 0; s < buckets_[b].slots().size(); ++s) {
-      Parameter& state = states_[buckets_[b].slots()[s].parameter];
-      state.bucket = b;
-      state.slot = s;
+void Reducer::find_places() {
+  for (const auto& kind : kinds_) {
+    const auto buckets = kind->members();
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      for (std::size_t s = 0; s < buckets[b].size(); ++s) {
+        Parameter& state = states_[buckets[b][s]];
+        state.kind = kind.get();
+        state.bucket = b;
+        state.slot = s;
+      }
     }
   }
 }
 
 void Reducer::require_sound() {
   if (error_) std::rethrow_exception(error_);
-  if (forward_) require_sound_forward();
+  try {
+    for (const auto& kind : kinds_) kind->require_sound();
+  } catch (...) {
+    fail();
+  }
   if (in_backward_) {
     throw InvalidArgumentError(
         "forward() was called by a backward() that averages gradients: let backward() compute parts of the "
@@ -112,7 +108,7 @@ void Reducer::require_watched() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     Parameter& state = states_[i];
     if (torch::autograd::impl::try_get_grad_accumulator(state.tensor) == state.accumulator) continue;
-    const at::Tensor& was = layout_of(i);
+    const at::Tensor& was = state.kind->layout_of(state.bucket, state.slot);
     const bool is_alike = state.tensor.scalar_type() == was.scalar_type() &&
                           state.tensor.sizes() == was.sizes() && state.tensor.strides() == was.strides();
     if (is_alike) {  // it was loaded from an archive, say, which gives it other memory and a new accumulator
@@ -128,15 +124,9 @@ void Reducer::require_watched() {
   }
 }
 
-/// A tensor of the type and the layout that the parameter had when it was wrapped.
-const at::Tensor& Reducer::layout_of(std::size_t parameter) const {
-  const Parameter& state = states_[parameter];
-  if (state.is_table) return tables_->table_of(parameter).values;
-  return buckets_[state.bucket].slots()[state.slot].view;
-}
-
 void Reducer::fail() {
   error_ = tell_others(communicator_);
+  settle();
   throw;
 }
 
@@ -187,17 +177,13 @@ void Reducer::on_gradient(std::size_t index) {
 void Reducer::begin() {
   if (join_ != nullptr && !std::exchange(has_share_, false)) share_ = join_->wait();
   if (join_ == nullptr) share_ = {};
-  if (forward_) begin_in_forward();
+  finish_step();  // of buckets that forward did not use
+  if (outlasts_backward_ && check_ != nullptr) check_->step(communicator_);
   ++steps_;
-  for (Communicator& communicator : labelled_) communicator.set_label("the averages of step", steps_);
   in_backward_ = true;
-  next_bucket_ = 0;
   ready_order_.clear();
-  missing_.clear();
-  for (const Bucket& bucket : buckets_) missing_.push_back(bucket.slots().size());
   for (Parameter& state : states_) state.ready = false;
-  if (tables_) tables_->begin(share_.factor);
-  if (search_) search_->begin();
+  for (const auto& kind : kinds_) kind->begin(share_, steps_);
   if (!options_.find_unused_parameters) return;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].expected) mark_ready(i, false);
@@ -222,11 +208,6 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
         {});
   }
   if (const at::Tensor& gradient = state.tensor.grad(); gradient.defined()) {
-    if (!state.is_table && gradient.layout() != at::kStrided) {
-      throw InvalidArgumentError("the gradient of '" + name +
-                                     "' is sparse and a dense one was expected: name it in sparse_parameters",
-                                 {});
-    }
     if (gradient.requires_grad()) {
       throw InvalidArgumentError(
           "the gradient of '" + name +
@@ -237,45 +218,11 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
   }
   state.ready = true;
   ready_order_.push_back(index);
-  if (search_) search_->note(index);
-  if (state.is_table) {
-    tables_->collect(index, state.tensor.grad());
-    return;
+  if (!has_gradient && !state.used) {
+    const at::Tensor& gradient = state.tensor.grad();
+    state.kept = gradient.defined() ? gradient.clone() : at::Tensor();
   }
-  Bucket& bucket = buckets_[state.bucket];
-  if (has_gradient) {
-    bucket.collect(state.slot, state.tensor);
-  } else {
-    if (!state.used) {
-      const at::Tensor& gradient = state.tensor.grad();
-      state.kept = gradient.defined() ? gradient.clone() : at::Tensor();
-    }
-    bucket.collect_unused(state.slot, state.tensor);
-  }
-  --missing_[state.bucket];
-  start_complete_buckets();
-}
-
-void Reducer::start_complete_buckets() {
-  // In the order of the buckets, never in that of completion: all ranks must make the same calls in the same
-  // order.
-  while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0) {
-    start(next_bucket_++);
-  }
-}
-
-void Reducer::start(std::size_t index) {
-  Bucket& bucket = buckets_[index];
-  const bool has_hook = hook_thread_ && bucket.buffer().dtype == DType::float32;
-  if (share_.factor != 1 && !(has_hook && !options_.hook->is_mean())) bucket.scale(share_.factor);
-  if (forward_) {
-    forward_->start(index);
-  } else if (has_hook) {
-    bucket.start(*hook_thread_, *options_.hook,
-                 {.index = index, .loss_scale = loss_scale_, .contributes = share_.contributes});
-  } else {
-    bucket.start(communicator_, options_.wire);
-  }
+  state.kind->collect(state.bucket, state.slot, state.tensor, has_gradient);
 }
 
 void Reducer::end_run() {
@@ -308,7 +255,9 @@ void Reducer::leave_run(bool is_over) noexcept {
 }
 
 void Reducer::leave(const std::string& reason) noexcept {
-  if (!error_) error_ = train::leave(communicator_, reason);
+  if (error_) return;
+  error_ = train::leave(communicator_, reason);
+  settle();
 }
 
 void Reducer::finish() {
@@ -333,26 +282,18 @@ void Reducer::finish() {
     };
     // Here and not in forward(): all ranks come here, as often and in the same order as each other.
     if (buffers_ != nullptr) attempt([&] { buffers_->start(communicator_, share_.root); });
-    const auto waiting = Bucket::Clock::now();
-    attempt([&] {
-      for (Bucket& bucket : buckets_) bucket.wait();
-    });
-    averages_are_finite_ = true;
-    if (hook_thread_) attempt([&] { averages_are_finite_ = hook_thread_->wait(); });
-    if (tables_) attempt([&] { averages_are_finite_ = tables_->wait() && averages_are_finite_; });
+    const auto waiting = Averaging::Clock::now();
+    for (const auto& kind : kinds_) attempt([&] { kind->wait(); });
     attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
     if (graph_ && !error) graph_->agree(used);
     if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
     if (error) std::rethrow_exception(error);
-    if (forward_) {
-      end_in_forward();
-      return;
-    }
-    account(waiting, Bucket::Clock::now());
-    if (hook_thread_) end_hook_step();
+    if (!outlasts_backward_) account(waiting, Averaging::Clock::now());
+    if (options_.hook) options_.hook->end_step(averages_are_finite());
     attach_results(used);
+    for (const auto& kind : kinds_) kind->end();
     in_backward_ = false;
-    if (check_ != nullptr) check_->step(communicator_);
+    if (!outlasts_backward_ && check_ != nullptr) check_->step(communicator_);
     rebuild_if_better();
   } catch (...) {
     fail();
@@ -360,17 +301,7 @@ void Reducer::finish() {
 }
 
 bool Reducer::averages_are_finite() const {
-  if (hook_thread_ || forward_) return averages_are_finite_;
-  return averages_are_finite_ && std::ranges::all_of(buckets_, &Bucket::is_finite);
-}
-
-void Reducer::end_hook_step() {
-  // What did not go through the hook counts as well: a step is skipped as a whole.
-  for (const Bucket& bucket : buckets_) {
-    if (bucket.buffer().dtype != DType::float32)
-      averages_are_finite_ = averages_are_finite_ && bucket.is_finite();
-  }
-  options_.hook->end_step(averages_are_finite_);
+  return std::ranges::all_of(kinds_, [](const auto& kind) { return kind->are_finite(); });
 }
 
 void Reducer::complete_unready() {
@@ -402,8 +333,7 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
     Parameter& state = states_[i];
     at::Tensor& gradient = state.tensor.mutable_grad();
     if (used_anywhere[i] == kUsed) {
-      gradient =
-          state.is_table ? tables_->table_of(i).average : buckets_[state.bucket].slots()[state.slot].view;
+      gradient = state.kind->result(state.bucket, state.slot);
     } else if (state.kept && state.kept->defined()) {
       gradient = std::move(*state.kept);  // the slot keeps the average, of which all ranks have the same bits
     }
@@ -414,6 +344,56 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
     state.expected = true;
   }
   has_expectation_ = false;
+}
+
+void Reducer::finish_step() {
+  if (!outlasts_backward_) return;
+  if (error_) std::rethrow_exception(error_);
+  try {
+    for (const auto& kind : kinds_) kind->finish_step();
+  } catch (...) {
+    fail();
+  }
+  last_step();  // adds it to the total before the next one takes its place
+}
+
+void Reducer::lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) {
+  order_.assign(order.begin(), order.end());
+  for (const auto& kind : kinds_) kind->lay_out(order, ends);
+  find_places();
+}
+
+void Reducer::rebuild_if_better() {
+  if (!options_.may_rebuild) return;
+  if (!std::exchange(rebuilt_, true)) {
+    // Ranks may have seen different orders; they must all follow one.
+    std::vector<std::uint64_t> order(ready_order_.begin(), ready_order_.end());
+    communicator_.broadcast(Buffer(order), share_.root);
+    lay_out(std::vector<std::size_t>(order.begin(), order.end()));
+    return;
+  }
+  for (const auto& kind : kinds_) {
+    if (kind->improve(ready_order_, share_.root)) find_places();
+  }
+}
+
+Reducer::Layout Reducer::layout() const {
+  Layout layout{rebuilt_, order_, {}}, measured{rebuilt_, {}, {}};
+  for (const auto& kind : kinds_) {
+    for (const auto& bucket : kind->members())
+      measured.order.insert(measured.order.end(), bucket.begin(), bucket.end());
+    if (auto ends = kind->ends(); !ends.empty()) measured.ends = std::move(ends);
+  }
+  return measured.ends.empty() ? layout : measured;
+}
+
+void Reducer::restore(const Layout& layout) {
+  std::vector<std::size_t> all(states_.size()), sorted = layout.order;
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  std::ranges::sort(sorted);
+  if (!options_.may_rebuild || sorted != all) return;
+  rebuilt_ = layout.is_rebuilt;
+  lay_out(layout.order, layout.ends);
 }
 
 }  // namespace kolo::train

@@ -12,13 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "gradients/averaging_thread.hpp"
-#include "gradients/bucket.hpp"
-#include "gradients/bucket_search.hpp"
-#include "gradients/forward_overlap.hpp"
+#include "gradients/averaging.hpp"
 #include "gradients/join_agreement.hpp"
 #include "gradients/parameter_check.hpp"
-#include "gradients/sparse_tables.hpp"
 #include "gradients/static_graph.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "libtorch/gradient_listener.hpp"
@@ -28,17 +24,23 @@
 
 namespace kolo::train {
 
+struct ReducerOptions {
+  bool find_unused_parameters = false, static_graph = false;  ///< as DistributedDataParallelOptions
+  bool may_rebuild = false;                 ///< buckets follow what the first backward shows
+  std::shared_ptr<GradientHook> hook = {};  ///< hears how steps end; may be null
+  std::shared_ptr<Timeline> timeline = {};
+};
+
 /// The engine of DistributedDataParallel, which documents the behaviour. A hook on each parameter's gradient
 /// accumulator reports in the thread that runs backward; the first report of a run of autograd's engine
 /// queues end_run(), which autograd calls when that run is over. Checkpointing nests runs: what the inner
 /// ones leave open ends with the outermost.
 class Reducer final : public GradientListener {
  public:
-  /// `parameters` are those that want gradients, the same on all ranks, each tensor once; `tables` index
-  /// those with sparse gradients. Whichever reducer watched one of them before is retired: it throws from
-  /// then on.
-  Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_t> tables, Communicator communicator,
-          const DistributedDataParallelOptions& options);
+  /// `parameters` are those that want gradients, the same on all ranks, each tensor once; each is one of
+  /// `kinds`' own. Whichever reducer watched one of them before is retired: it throws from then on.
+  Reducer(std::vector<NamedTensor> parameters, std::vector<std::unique_ptr<Averaging>> kinds,
+          Communicator communicator, ReducerOptions options);
   ~Reducer();
   /// The one that watches the parameter; null for none.
   static Reducer* of(const at::Tensor& parameter);
@@ -49,11 +51,10 @@ class Reducer final : public GradientListener {
   void set_synchronized(bool synchronized) noexcept { synchronized_ = synchronized; }
   /// Throws the error of an earlier backward, which may have broken off, since the ranks no longer agree.
   void require_sound();
-  /// With overlap_forward: waits for all averages and makes their steps. Throws what require_sound() does,
-  /// and the error of an average.
+  /// Of averages that outlast backward: waits for all of them and makes their steps. Throws what
+  /// require_sound() does, and the error of an average.
   void finish_step();
-  /// The optimizers of overlap_forward; null without it.
-  ForwardOverlap* forward() const noexcept { return forward_.get(); }
+  bool outlasts_backward() const noexcept { return outlasts_backward_; }
   /// Goes on with parameters that were loaded. Throws InvalidArgumentError where one was replaced by another
   /// kind under the same name (by a cast, say).
   void require_watched();
@@ -73,8 +74,6 @@ class Reducer final : public GradientListener {
   /// already.
   void leave(const std::string& reason) noexcept;
 
-  /// What a hook is told: see GradientBucket.
-  void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
   /// Whether the averages of the last step are. Without a hook by a look at all of them.
   bool averages_are_finite() const;
 
@@ -85,7 +84,6 @@ class Reducer final : public GradientListener {
   }
 
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
-  const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
   /// How gradients are laid out, on which the last bits of a sum may depend.
   struct Layout {
     bool is_rebuilt;                 ///< after a backward
@@ -96,7 +94,6 @@ class Reducer final : public GradientListener {
   /// Between two steps, the same on all ranks. Does nothing where it is of another model, or options let
   /// nothing be laid out anew.
   void restore(const Layout& layout);
-  BucketPlan plan() const { return search_ ? search_->plan() : BucketPlan{.is_final = true}; }
   const CommunicationStatistics& last_step();
   const CommunicationStatistics& total();
 
@@ -105,9 +102,8 @@ class Reducer final : public GradientListener {
     at::Tensor tensor;
     NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
     std::uintptr_t hook = 0;
-    bool is_table = false;  ///< in tables_, not in a bucket
-    std::size_t bucket = 0;
-    std::size_t slot = 0;
+    Averaging* kind = nullptr;
+    std::size_t bucket = 0, slot = 0;
     bool ready = false;              ///< in this backward
     bool used = false;               ///< got a gradient since the last averaging, perhaps under no_sync
     bool expected = true;            ///< some forward's graph reaches it, as far as is known
@@ -118,56 +114,40 @@ class Reducer final : public GradientListener {
   void on_gradient(std::size_t index) override;
   void begin();
   void mark_ready(std::size_t index, bool has_gradient);
-  void start_complete_buckets();
-  void start(std::size_t bucket);
   void begin_static_pass();
   void end_static_pass();
   void end_run() override;
   void leave_run(bool is_over) noexcept override;
   void finish();
-  void end_hook_step();
   void complete_unready();
-  void require_sound_forward();
-  void begin_in_forward();
-  void end_in_forward();
   const at::Tensor& layout_of(std::size_t parameter) const;
   /// What backward made of a parameter, for ranks to agree on.
   enum Use : std::uint8_t { kNoGradient, kUnused, kUsed };
   std::uint8_t use_of(const Parameter& state) const;
   void attach_results(std::span<const std::uint8_t> used_anywhere);
-  std::span<const SparseTables::Table> tables() const;
-  void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
-  bool may_rebuild() const;
+  void account(Averaging::Clock::time_point waiting, Averaging::Clock::time_point done);
   void rebuild_if_better();
-  void rebuild(const std::function<void()>& lay_out_anew);
-  void build(std::span<const std::size_t> order, std::span<const std::size_t> ends = {});
-  void lay_out(const std::vector<std::vector<std::size_t>>& members);
+  void lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends = {});
+  void find_places();
   void retire(const std::string& parameter) noexcept;
   void remove_hooks() noexcept;
   /// Within the handler of `error`: remembers it, tells the other ranks where they do not know, and throws it
   /// on.
   [[noreturn]] void fail();
+  void settle() noexcept;
 
   std::vector<NamedTensor> parameters_;
   Communicator communicator_;
-  const DistributedDataParallelOptions options_;
+  const ReducerOptions options_;
+  std::vector<std::unique_ptr<Averaging>> kinds_;
+  const bool outlasts_backward_;  ///< some kind does
   std::vector<Parameter> states_;
-  std::vector<Bucket> buckets_;
-  std::unique_ptr<AveragingThread> hook_thread_;  ///< after the buckets, which it uses; null without a hook
-  std::unique_ptr<ForwardOverlap> forward_;       ///< likewise; null without overlap_forward
-  std::unique_ptr<SparseTables> tables_;          ///< null where there are none
-  float loss_scale_ = 1;
-  bool averages_are_finite_ = true;     ///< those of tables, and with a hook of all
-  std::vector<Communicator> labelled_;  ///< with the step's number: all that averages use
-  std::uint32_t steps_ = 0;             ///< begun, and such as this rank's backward() missed
+  std::uint32_t steps_ = 0;  ///< begun, and such as this rank's backward() missed
   LeafWatch leaf_watch_;
-  bool is_awaited_ = false;               ///< a backward() that reaches a parameter
-  std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
-  std::unique_ptr<StaticGraph> graph_;    ///< null without static_graph
-  std::vector<std::size_t> missing_;      ///< per bucket: gradients not ready yet
-  std::vector<std::size_t> order_;        ///< that buckets and tables were built by
+  bool is_awaited_ = false;             ///< a backward() that reaches a parameter
+  std::unique_ptr<StaticGraph> graph_;  ///< null without static_graph
+  std::vector<std::size_t> order_;      ///< of all parameters, that kinds were laid out by
   std::vector<std::size_t> ready_order_;
-  std::size_t next_bucket_ = 0;
   bool has_expectation_ = false;  ///< from a forward since the last averaging
   Replicator* buffers_ = nullptr;
   ParameterCheck* check_ = nullptr;

@@ -19,7 +19,7 @@ namespace {
 void require_all_gradients(const at::Tensor& parameter) {
   train::require_no_part(parameter, "clip_gradients()");
   const auto* const reducer = train::Reducer::of(parameter);
-  if (reducer && reducer->forward()) {
+  if (reducer && reducer->outlasts_backward()) {
     throw InvalidArgumentError(
         "a norm over all gradients and overlap_forward exclude each other: steps are made bucket by bucket",
         {});

@@ -1,8 +1,9 @@
-#include "gradients/sparse_tables.hpp"
+#include "gradients/table_averaging.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -82,24 +83,30 @@ Rows gather(Communicator& communicator, const Rows& mine, const at::Tensor& tabl
 
 }  // namespace
 
-SparseTables::SparseTables(std::span<const NamedTensor> parameters, std::span<const std::size_t> tables,
-                           Communicator& communicator, SparseMethod method)
-    : communicator_(communicator.split(0)), thread_(communicator_) {
-  for (const std::size_t parameter : tables) {
-    index_of_[parameter] = tables_.size();
+TableAveraging::TableAveraging(std::span<const NamedTensor> parameters, std::span<const std::size_t> tables,
+                               Communicator& communicator, SparseMethod method)
+    : Averaging(communicator.split(0)), thread_(communicator_) {
+  for (const std::size_t parameter : tables)
     tables_.push_back({parameter, parameters[parameter].name, parameters[parameter].tensor.detach()});
-  }
+  std::ranges::reverse(tables_);  // as backward runs
+  set_sizes(std::vector<std::size_t>(tables_.size(), 1));
   if (method == SparseMethod::all_reduce) sums_.emplace(communicator_);
 }
 
-void SparseTables::begin(double factor) {
-  next_ = 0;
-  factor_ = factor;
-  for (Table& table : tables_) table.is_ready = false;
+void TableAveraging::lay_out(std::span<const std::size_t> order, std::span<const std::size_t>) {
+  std::ranges::sort(tables_, {},
+                    [&](const Table& table) { return std::ranges::find(order, table.parameter); });
 }
 
-void SparseTables::collect(std::size_t parameter, const at::Tensor& gradient) {
-  Table& table = tables_[index_of_.at(parameter)];
+std::vector<std::vector<std::size_t>> TableAveraging::members() const {
+  std::vector<std::vector<std::size_t>> members;
+  for (const Table& table : tables_) members.push_back({table.parameter});
+  return members;
+}
+
+void TableAveraging::take(std::size_t bucket, std::size_t, const at::Tensor& parameter, bool) {
+  Table& table = tables_[bucket];
+  const at::Tensor& gradient = parameter.grad();
   if (gradient.defined()) {
     if (gradient.layout() != at::kSparse) {
       throw InvalidArgumentError(
@@ -113,34 +120,25 @@ void SparseTables::collect(std::size_t parameter, const at::Tensor& gradient) {
       throw InvalidArgumentError("the sparse gradient of '" + table.name + "' is not one of whole rows", {});
   }
   table.gradient = gradient;
-  table.is_ready = true;
-  // In their order, never in that of readiness: all ranks must make the same calls in the same order.
-  for (; next_ < order_.size() && tables_[order_[next_]].is_ready; ++next_) {
-    Table& next = tables_[order_[next_]];
-    next.started = Clock::now();
-    next.job.average = [this, &next](Communicator& communicator) { return average(next, communicator); };
-    thread_.start(next.job);
-  }
 }
 
-bool SparseTables::average(Table& table, Communicator& communicator) {
+void TableAveraging::start(std::size_t bucket) {
+  Table& table = tables_[bucket];
+  table.started = Clock::now();
+  table.job.average = [this, &table](Communicator& communicator) { return average(table, communicator); };
+  thread_.start(table.job);
+}
+
+bool TableAveraging::average(Table& table, Communicator& communicator) {
   const c10::NoGradGuard no_grad;
   Rows mine = rows_of(std::exchange(table.gradient, {}), table.values);
-  if (factor_ != 1) mine.values = mine.values.mul(factor_);
+  if (share_.factor != 1) mine.values = mine.values.mul(share_.factor);
   table.bytes = mine.indices.nbytes() + mine.values.nbytes();
   Rows sum = sums_ ? sum_of(*sums_, mine, table.values) : gather(communicator, mine, table.values);
   const at::Tensor values = sum.values.div_(communicator.size()).to(table.values.scalar_type());
   table.average = at::_sparse_coo_tensor_unsafe(sum.indices.view({1, -1}), values, table.values.sizes());
   table.average._coalesced_(true);
   return values.isfinite().all().item<bool>();
-}
-
-void SparseTables::set_order(std::span<const std::size_t> order) {
-  order_.clear();
-  for (const std::size_t parameter : order) {
-    if (const auto found = index_of_.find(parameter); found != index_of_.end())
-      order_.push_back(found->second);
-  }
 }
 
 }  // namespace kolo::train

@@ -1,4 +1,4 @@
-#include "gradients/forward_overlap.hpp"
+#include "gradients/sliced_averaging.hpp"
 
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -13,6 +13,7 @@
 #include "gradients/times.hpp"
 #include "kolo/error.hpp"
 #include "kolo/timeline.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo::train {
 namespace {
@@ -50,42 +51,45 @@ std::vector<Buffer> memory_of(std::span<const Bucket> buckets) {
 
 }  // namespace
 
-ForwardOverlap::ForwardOverlap(std::span<const Bucket> buckets, std::span<const NamedTensor> parameters,
-                               Communicator communicator, const DistributedDataParallelOptions& options)
-    : timeline_(options.timeline),
-      thread_(std::move(communicator), memory_of(buckets), options.wire),
+SlicedAveraging::SlicedAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own,
+                                 Communicator communicator, const DistributedDataParallelOptions& options)
+    : WholeAveraging(std::move(parameters), std::move(own), communicator, options),
+      timeline_(options.timeline),
+      slices_(communicator.split(0)),
       first_use_([this](std::span<const std::size_t> used, FirstUse::Access) {
         for (const std::size_t bucket : used) use(bucket);
       }) {
-  for (const Bucket& bucket : buckets) {
-    Entry entry{.bucket = &bucket, .parameters = {}, .optimizer = {}};
-    for (const Bucket::Slot& slot : bucket.slots())
-      entry.parameters.push_back(parameters[slot.parameter].tensor);
-    entry.optimizer = make_optimizer(options, entry.parameters);
-    entry.use = buckets.size() - entries_.size();  // forward uses last what backward has first
-    entries_.push_back(std::move(entry));
-  }
+  require_on_all(communicator, "DistributedDataParallel", [&] {  // it calls a function of the program's
+    for (const Bucket& bucket : buckets_) {
+      Entry entry{.parameters = {}};
+      for (const Bucket::Slot& slot : bucket.slots())
+        entry.parameters.push_back(parameters_[slot.parameter].tensor);
+      entry.optimizer = make_optimizer(options, entry.parameters);
+      entry.use = buckets_.size() - entries_.size();  // forward uses last what backward has first
+      entries_.push_back(std::move(entry));
+    }
+  });
+  thread_ = std::make_unique<SliceThread>(slices_, memory_of(buckets_), options.wire);
   plan_ = plan();
 }
 
-ForwardOverlap::~ForwardOverlap() = default;
-
-void ForwardOverlap::begin(Communicator& communicator, int root) {
+void SlicedAveraging::prepare() {
+  slices_.set_label(kLabel, step_);
   if (is_planning_step(steps_++)) {
-    if (communicator.rank() == root) plan_ = plan();
-    communicator.broadcast(Buffer(plan_), root);
+    if (communicator_.rank() == share_.root) plan_ = plan();
+    communicator_.broadcast(Buffer(plan_), share_.root);
   }
-  thread_.begin(plan_);
+  thread_->begin(plan_);
   begin_ = Clock::now();
   exposed_ = {};
 }
 
-std::vector<std::uint64_t> ForwardOverlap::plan() const {
+std::vector<std::uint64_t> SlicedAveraging::plan() const {
   std::vector<SlicedBucket> buckets;
   double last = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const std::uint64_t slices = thread_.slices_of(i);
-    const double seconds = seconds_a_byte_ * static_cast<double>(entries_[i].bucket->bytes());
+    const std::uint64_t slices = thread_->slices_of(i);
+    const double seconds = seconds_a_byte_ * static_cast<double>(buckets_[i].bytes());
     buckets.push_back(
         {slices, seconds / static_cast<double>(slices), median_of(entries_[i].ready), entries_[i].use});
     last = std::max(last, buckets.back().ready);
@@ -97,22 +101,19 @@ std::vector<std::uint64_t> ForwardOverlap::plan() const {
   return plan_slices(buckets, seconds_a_byte_ == 0 ? 0 : kMargin * last);
 }
 
-void ForwardOverlap::start(std::size_t bucket) {
+void SlicedAveraging::start(std::size_t bucket) {
+  scale(bucket);
   std::vector<double>& ready = entries_[bucket].ready;
   if (ready.size() == kRemembered) ready.erase(ready.begin());
   ready.push_back(seconds_of(Clock::now() - begin_));
-  thread_.start(bucket);
+  thread_->start(bucket);
 }
 
-void ForwardOverlap::end() {
+void SlicedAveraging::end() {
   std::vector<std::pair<at::Tensor, std::size_t>> watched;
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    for (at::Tensor& parameter : entries_[i].parameters) {
-      // So an optimizer of the caller's own finds nothing to do, and zero_grad() has nothing to clear.
-      parameter.mutable_grad() = at::Tensor();
-      watched.emplace_back(parameter, i);
-    }
+    for (const at::Tensor& parameter : entries_[i].parameters) watched.emplace_back(parameter, i);
     entries_[i].is_under_way = true;
   }
   under_way_ = entries_.size();
@@ -122,7 +123,7 @@ void ForwardOverlap::end() {
   first_use_.watch(watched);
 }
 
-void ForwardOverlap::use(std::size_t bucket) noexcept {
+void SlicedAveraging::use(std::size_t bucket) noexcept {
   const std::lock_guard lock(mutex_);
   if (error_ || !entries_[bucket].is_under_way) return;
   try {
@@ -133,7 +134,7 @@ void ForwardOverlap::use(std::size_t bucket) noexcept {
   }
 }
 
-void ForwardOverlap::finish() {
+void SlicedAveraging::finish_step() {
   const std::lock_guard lock(mutex_);
   const at::DisableRecordFunctionGuard unobserved;
   for (std::size_t i = 0; i < entries_.size() && !error_; ++i) {
@@ -148,15 +149,22 @@ void ForwardOverlap::finish() {
   if (error_) std::rethrow_exception(error_);
 }
 
-void ForwardOverlap::require_sound() {
+void SlicedAveraging::settle() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_) entry.is_under_way = false;
+  first_use_.forget_all();
+  thread_.reset();
+}
+
+void SlicedAveraging::require_sound() {
   const std::lock_guard lock(mutex_);
   if (error_) std::rethrow_exception(error_);
 }
 
-void ForwardOverlap::make_step(std::size_t index) {
+void SlicedAveraging::make_step(std::size_t index) {
   Entry& entry = entries_[index];
   const auto waiting = Clock::now();
-  thread_.wait(index);
+  thread_->wait(index);
   const auto done = Clock::now();
   exposed_ += done - waiting;
   if (timeline_ && done - waiting > std::chrono::microseconds(10))
@@ -166,7 +174,7 @@ void ForwardOverlap::make_step(std::size_t index) {
   const at::DisableRecordFunctionGuard unobserved;
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> other;  // a backward without synchronization may have begun new ones
-  const auto& slots = entry.bucket->slots();
+  const auto& slots = buckets_[index].slots();
   for (std::size_t s = 0; s < slots.size(); ++s)
     other.push_back(std::exchange(entry.parameters[s].mutable_grad(), slots[s].view));
   entry.optimizer->step();
@@ -178,28 +186,28 @@ void ForwardOverlap::make_step(std::size_t index) {
 }
 
 /// All averages of the step are there.
-void ForwardOverlap::leave_step() {
+void SlicedAveraging::leave_step() {
   if (!is_drained_) {
     for (std::size_t place = 0; place < uses_.size(); ++place) entries_[uses_[place]].use = place;
   }
   CommunicationStatistics step;
   step.steps = 1;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    step.all_reduces += thread_.slices_of(i);
-    step.bytes += entries_[i].bucket->bytes();
+    step.all_reduces += thread_->slices_of(i);
+    step.bytes += buckets_[i].bytes();
     if (!timeline_) continue;
-    const SliceThread::Times times = thread_.times(i);
+    const SliceThread::Times times = thread_->times(i);
     timeline_->span("bucket " + std::to_string(i), "buckets", times.started, times.ended,
-                    "\"bytes\":" + std::to_string(entries_[i].bucket->bytes()));
+                    "\"bytes\":" + std::to_string(buckets_[i].bytes()));
   }
-  const auto busy = thread_.busy();
+  const auto busy = thread_->busy();
   seconds_a_byte_ = seconds_of(busy) / static_cast<double>(step.bytes);
   step.exposed = exposed_;
   step.hidden = std::max(busy - exposed_, std::chrono::nanoseconds(0));
   statistics_ = step;
 }
 
-void ForwardOverlap::change_optimizers(const std::function<void(torch::optim::Optimizer&)>& change) {
+void SlicedAveraging::change_optimizers(const std::function<void(torch::optim::Optimizer&)>& change) {
   const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) {
     if (entry.is_under_way) {
@@ -210,13 +218,13 @@ void ForwardOverlap::change_optimizers(const std::function<void(torch::optim::Op
   }
 }
 
-std::vector<torch::optim::Optimizer*> ForwardOverlap::optimizers() const {
+std::vector<torch::optim::Optimizer*> SlicedAveraging::optimizers() const {
   std::vector<torch::optim::Optimizer*> result;
   for (const Entry& entry : entries_) result.push_back(entry.optimizer.get());
   return result;
 }
 
-std::optional<CommunicationStatistics> ForwardOverlap::take_statistics() {
+std::optional<CommunicationStatistics> SlicedAveraging::take_statistics() {
   const std::lock_guard lock(mutex_);
   return std::exchange(statistics_, {});
 }

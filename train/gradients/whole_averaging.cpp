@@ -1,0 +1,168 @@
+#include "gradients/whole_averaging.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <utility>
+
+#include "gradients/bucket_assignment.hpp"
+#include "gradients/slice_plan.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+
+namespace kolo::train {
+
+WholeAveraging::WholeAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own,
+                               const Communicator& communicator,
+                               const DistributedDataParallelOptions& options)
+    : Averaging(communicator),
+      parameters_(std::move(parameters)),
+      is_own_(parameters_.size(), false),
+      // What travels in slices is not to be waited for in larger units.
+      bytes_(options.overlap_forward ? std::min(options.bucket_bytes, kSliceBytes) : options.bucket_bytes),
+      first_bytes_(std::min(options.first_bucket_bytes, bytes_)),
+      wire_(options.wire) {
+  for (const std::size_t i : own) is_own_[i] = true;
+  if (options.bucket_borders == BucketBorders::measured && communicator_.size() > 1)
+    search_ = std::make_unique<BucketSearch>(parameters_.size(), options);
+  std::ranges::reverse(own);
+  WholeAveraging::lay_out(own, {});
+}
+
+void WholeAveraging::lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) {
+  std::vector<ParameterSize> sizes;
+  for (const NamedTensor& parameter : parameters_)
+    sizes.push_back({parameter.tensor.nbytes(), dtype_of_tensor(parameter.tensor.scalar_type())});
+  std::vector<std::size_t> own;
+  std::ranges::copy_if(order, std::back_inserter(own), [&](std::size_t i) { return is_own_[i]; });
+  if (search_ && !ends.empty() && ends.back() == own.size()) {
+    fill(assign_buckets(sizes, own, ends));
+    search_->stop();
+  } else {
+    fill(assign_buckets(sizes, own, first_bytes_, bytes_));
+  }
+}
+
+void WholeAveraging::fill(const std::vector<std::vector<std::size_t>>& members) {
+  const std::vector<Bucket> old = std::exchange(buckets_, {});  // keeps the gradients readable
+  std::vector<std::size_t> sizes;
+  for (const auto& one : members) {
+    Bucket& bucket = buckets_.emplace_back(one, parameters_);
+    sizes.push_back(one.size());
+    for (std::size_t s = 0; s < one.size() && !old.empty(); ++s) {
+      const at::Tensor& parameter = parameters_[one[s]].tensor;
+      if (parameter.grad().defined()) bucket.collect(s, parameter);
+    }
+  }
+  set_sizes(std::move(sizes));
+}
+
+bool WholeAveraging::improve(std::span<const std::size_t> order, int root) {
+  if (!search_ || search_->is_over()) return false;
+  const auto better = search_->end_step(communicator_, buckets_, order, root);
+  if (better) fill(*better);
+  return better.has_value();
+}
+
+std::vector<std::size_t> WholeAveraging::ends() const {
+  std::vector<std::size_t> ends;
+  if (!search_ || !search_->is_over()) return ends;
+  for (const Bucket& bucket : buckets_)
+    ends.push_back((ends.empty() ? 0 : ends.back()) + bucket.slots().size());
+  return ends;
+}
+
+std::vector<std::vector<std::size_t>> WholeAveraging::members() const {
+  std::vector<std::vector<std::size_t>> members;
+  for (const Bucket& bucket : buckets_) {
+    members.emplace_back();
+    for (const Bucket::Slot& slot : bucket.slots()) members.back().push_back(slot.parameter);
+  }
+  return members;
+}
+
+void WholeAveraging::prepare() {
+  if (search_) search_->begin();
+}
+
+void WholeAveraging::take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter,
+                          bool has_gradient) {
+  const std::size_t index = buckets_[bucket].slots()[slot].parameter;
+  if (const at::Tensor& gradient = parameter.grad();
+      gradient.defined() && gradient.layout() != at::kStrided) {
+    throw InvalidArgumentError("the gradient of '" + parameters_[index].name +
+                                   "' is sparse and a dense one was expected: name it in sparse_parameters",
+                               {});
+  }
+  if (search_) search_->note(index);
+  if (has_gradient) {
+    buckets_[bucket].collect(slot, parameter);
+  } else {
+    buckets_[bucket].collect_unused(slot, parameter);
+  }
+}
+
+void WholeAveraging::scale(std::size_t bucket) {
+  if (share_.factor != 1) buckets_[bucket].scale(share_.factor);
+}
+
+void WholeAveraging::start(std::size_t bucket) {
+  scale(bucket);
+  buckets_[bucket].start(communicator_, wire_);
+}
+
+void WholeAveraging::wait() {
+  for (Bucket& bucket : buckets_) bucket.wait();
+}
+
+void WholeAveraging::settle() noexcept {
+  for (Bucket& bucket : buckets_) bucket.settle();
+}
+
+bool WholeAveraging::are_finite() const {
+  return std::ranges::all_of(buckets_, &Bucket::is_finite);
+}
+
+HookAveraging::HookAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own,
+                             Communicator communicator, const DistributedDataParallelOptions& options)
+    : WholeAveraging(std::move(parameters), std::move(own), communicator, options),
+      hook_(options.hook),
+      hook_communicator_(communicator.split(0)),
+      thread_(hook_communicator_) {}
+
+void HookAveraging::prepare() {
+  WholeAveraging::prepare();
+  hook_communicator_.set_label(kLabel, step_);
+}
+
+void HookAveraging::start(std::size_t bucket) {
+  if (!is_hooked(buckets_[bucket])) {
+    WholeAveraging::start(bucket);
+    return;
+  }
+  if (hook_->is_mean()) scale(bucket);
+  buckets_[bucket].start(thread_, *hook_,
+                         {.index = bucket, .loss_scale = loss_scale_, .contributes = share_.contributes});
+}
+
+void HookAveraging::wait() {
+  std::exception_ptr error;
+  try {
+    WholeAveraging::wait();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  are_finite_ = thread_.wait();
+  if (error) std::rethrow_exception(error);
+  // What did not go through the hook counts as well: a step is skipped as a whole.
+  for (const Bucket& bucket : buckets_) {
+    if (!is_hooked(bucket)) are_finite_ = are_finite_ && bucket.is_finite();
+  }
+}
+
+void HookAveraging::settle() noexcept {
+  thread_.settle();
+  WholeAveraging::settle();
+}
+
+}  // namespace kolo::train

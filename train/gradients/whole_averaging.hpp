@@ -1,0 +1,97 @@
+// WholeAveraging, HookAveraging: dense gradients side by side in buckets, a collective or a hook for each.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gradients/averaging.hpp"
+#include "gradients/averaging_thread.hpp"
+#include "gradients/bucket.hpp"
+#include "gradients/bucket_search.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "ranks/replicas.hpp"
+
+namespace kolo::train {
+
+/// One all_reduce a bucket, in the options' wire format, starts inside backward. Gradients live in the
+/// buckets.
+class WholeAveraging : public Averaging {
+ public:
+  /// `own` index those of `parameters` that it averages. Of `options` it takes the buckets' sizes and the
+  /// wire format. Laid out against the order of `own`: backward runs against the order in which parameters
+  /// are registered and used, as a rule.
+  WholeAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own,
+                 const Communicator& communicator, const DistributedDataParallelOptions& options);
+  ~WholeAveraging() override { WholeAveraging::settle(); }
+
+  const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  BucketPlan plan() const { return search_ ? search_->plan() : BucketPlan{.is_final = true}; }
+
+  void lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) final;
+  bool improve(std::span<const std::size_t> order, int root) final;
+  std::vector<std::size_t> ends() const final;
+  std::vector<std::vector<std::size_t>> members() const final;
+  const at::Tensor& layout_of(std::size_t bucket, std::size_t slot) const final {
+    return buckets_[bucket].slots()[slot].view;
+  }
+  at::Tensor zero(std::size_t bucket, std::size_t slot) final { return layout_of(bucket, slot).zero_(); }
+  void wait() override;
+  at::Tensor result(std::size_t bucket, std::size_t slot) override { return layout_of(bucket, slot); }
+  void settle() noexcept override;
+  bool are_finite() const override;
+  Span span(std::size_t bucket) const final {
+    return {buckets_[bucket].started(), buckets_[bucket].ended(), buckets_[bucket].bytes()};
+  }
+
+ protected:
+  void prepare() override;
+  void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter, bool has_gradient) final;
+  void start(std::size_t bucket) override;
+  /// By this rank's factor of the step.
+  void scale(std::size_t bucket);
+
+  std::vector<NamedTensor> parameters_;
+  std::vector<Bucket> buckets_;
+
+ private:
+  void fill(const std::vector<std::vector<std::size_t>>& members);
+
+  std::vector<bool> is_own_;
+  const std::uint64_t bytes_, first_bytes_;  ///< of a bucket, and of the first one
+  const std::optional<Wire> wire_;
+  std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
+};
+
+/// A hook averages the buckets of float32, one after another, in a thread of its own; the others travel
+/// whole.
+class HookAveraging final : public WholeAveraging {
+ public:
+  /// Collective: takes a communicator of its own by Communicator::split().
+  HookAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own, Communicator communicator,
+                const DistributedDataParallelOptions& options);
+
+  /// What the hook is told: see GradientBucket.
+  void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
+
+  void wait() override;
+  void settle() noexcept override;
+  bool are_finite() const override { return are_finite_; }
+
+ private:
+  void prepare() override;
+  void start(std::size_t bucket) override;
+  bool is_hooked(const Bucket& bucket) const { return bucket.buffer().dtype == DType::float32; }
+
+  const std::shared_ptr<GradientHook> hook_;
+  float loss_scale_ = 1;
+  bool are_finite_ = true;
+  Communicator hook_communicator_;
+  AveragingThread thread_;
+};
+
+}  // namespace kolo::train
