@@ -15,7 +15,7 @@
 
 #include "gradients/join_agreement.hpp"
 #include "kolo/communicator.hpp"
-#include "kolo/train/communication_statistics.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace kolo::train {
 

@@ -15,7 +15,7 @@
 #include "gradients/table_averaging.hpp"
 #include "gradients/whole_averaging.hpp"
 #include "kolo/error.hpp"
-#include "kolo/train/compression.hpp"
+#include "kolo/train/hooks.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::gradients {
