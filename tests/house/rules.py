@@ -33,7 +33,7 @@ TRAIN_ROOMS = {
     "tensor": {"libtorch", "ranks", "optim"},
     "hybrid": {"libtorch", "ranks", "optim"},
 }
-WITH_TORCH = {("train",), ("bindings", "torch"), ("examples", "train"), ("benchmarks", "train"), ("tests", "train"), ("tests", "docs"),
+WITH_TORCH = {("train",), ("bindings", "torch"), ("examples", "train"), ("examples", "methods"), ("benchmarks", "train"), ("tests", "train"), ("tests", "docs"),
               ("examples", "consumer", "train")}
 WITHOUT_TORCH = ("train", "compression")
 SOURCE_FOLDERS = ["include", "src", "train", "bindings", "cli", "benchmarks", "examples", "tests"]

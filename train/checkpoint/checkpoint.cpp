@@ -17,7 +17,6 @@
 #include "libtorch/gradient_listener.hpp"
 #include "libtorch/hook_archive.hpp"
 #include "libtorch/optimizer_archive.hpp"
-#include "libtorch/problem.hpp"
 #include "libtorch/random_state.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/parts.hpp"
@@ -99,7 +98,7 @@ void load_module(torch::nn::Module& module, torch::serialize::InputArchive& arch
 /// Collective: what `action` throws on any rank, all ranks throw.
 template <typename Action>
 void on_all_ranks(Communicator& communicator, const char* what, const Action& action) {
-  if (const auto complaint = train::first_complaint(communicator, train::problem_of(action))) {
+  if (const auto complaint = train::first_complaint(communicator, problem_of(action))) {
     throw Error(
         "rank " + std::to_string(complaint->rank) + " cannot " + what + " the checkpoint: " + complaint->text,
         {.peer = complaint->rank, .collective = "Checkpoint"});

@@ -17,7 +17,6 @@
 #include "data/batch.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "libtorch/problem.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
 #include "ranks/wait_all.hpp"
@@ -120,7 +119,7 @@ class BatchScatter::Thread {
     Batch whole;
     std::string problem;
     if (communicator_.rank() == 0) {
-      problem = train::problem_of([&] {
+      problem = problem_of([&] {
         if (const auto batch = source_()) whole = require_batch(*batch);
       });
     }

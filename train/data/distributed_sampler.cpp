@@ -10,7 +10,6 @@
 
 #include "data/shuffle.hpp"
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 
 namespace kolo {
 /// What the copies of a sampler share.
@@ -88,7 +87,7 @@ void DistributedSampler::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void DistributedSampler::load(torch::serialize::InputArchive& archive) {
-  train::load_or_refuse("DistributedSampler", [&] {
+  load_or_refuse("DistributedSampler", [&] {
     c10::IValue epoch, taken(std::int64_t{0}), position, sampler(description());
     archive.read("epoch", epoch);
     if (!archive.try_read("taken", taken) && archive.try_read("position", position))

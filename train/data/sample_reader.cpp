@@ -12,7 +12,6 @@
 #include "data/batch.hpp"
 #include "data/shuffle.hpp"
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 
 namespace kolo {
 namespace {
@@ -25,13 +24,13 @@ std::string index_path(const std::string& folder) {
 }
 
 void write_tensors(const Batch& tensors, const std::string& path) {
-  if (const std::string problem = train::problem_of([&] { torch::save(tensors, path); }); !problem.empty())
+  if (const std::string problem = problem_of([&] { torch::save(tensors, path); }); !problem.empty())
     throw Error("cannot write " + path + ": " + problem, {});
 }
 
 Batch read_tensors(const std::string& path) {
   Batch tensors;
-  if (const std::string problem = train::problem_of([&] { torch::load(tensors, path); }); !problem.empty())
+  if (const std::string problem = problem_of([&] { torch::load(tensors, path); }); !problem.empty())
     throw Error("cannot read " + path + ": " + problem, {});
   return tensors;
 }

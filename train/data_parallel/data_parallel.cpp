@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "data_parallel/pass.hpp"
-#include "libtorch/problem.hpp"
 #include "ranks/model.hpp"
 
 namespace kolo {
@@ -86,7 +85,7 @@ std::vector<train::Replica> make_replicas(const std::shared_ptr<torch::nn::Modul
   const train::ModuleParts parts(*model);
   for (int i = 0; i < count; ++i) {
     std::shared_ptr<torch::nn::Module> made;
-    const std::string problem = train::problem_of([&] { made = make ? make() : model->clone(); });
+    const std::string problem = problem_of([&] { made = make ? make() : model->clone(); });
     if (!problem.empty()) {
       refuse_model("a replica cannot be made: " + problem +
                    (make ? "" : " (or pass a function that makes a model of this kind)"));

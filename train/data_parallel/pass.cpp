@@ -11,7 +11,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/data_parallel.hpp"
-#include "libtorch/problem.hpp"
 
 namespace kolo::train {
 namespace {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/plan.hpp"
 #include "ranks/failure.hpp"
@@ -135,7 +134,7 @@ void DelayedAverages::save(torch::serialize::OutputArchive& archive) {
 }
 
 void DelayedAverages::load(torch::serialize::InputArchive& archive) {
-  train::load_or_refuse("DelayedAverages", [&] {
+  load_or_refuse("DelayedAverages", [&] {
     state_->flats[state_->current].finish();
     train::load_flats(state_->flats[state_->current], archive, "averages");
     c10::IValue is_pending;

@@ -8,7 +8,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/plan.hpp"
 #include "ranks/failure.hpp"
@@ -117,7 +116,7 @@ void GossipAverager::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void GossipAverager::load(torch::serialize::InputArchive& archive) {
-  train::load_or_refuse("GossipAverager", [&] {
+  load_or_refuse("GossipAverager", [&] {
     c10::IValue steps;
     archive.read("steps", steps);
     state_->total.steps = static_cast<std::uint64_t>(steps.toInt());

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 #include "local/flat_tensors.hpp"
 #include "local/outer_optimizer.hpp"
 #include "local/plan.hpp"
@@ -128,7 +127,7 @@ void ModelAverager::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void ModelAverager::load(torch::serialize::InputArchive& archive) {
-  train::load_or_refuse("ModelAverager", [&] {
+  load_or_refuse("ModelAverager", [&] {
     c10::IValue steps, options;
     archive.read("options", options);
     if (options.toStringRef() != text_of(state_->options)) {

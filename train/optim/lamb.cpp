@@ -8,7 +8,6 @@
 #include <cmath>
 #include <utility>
 
-#include "libtorch/problem.hpp"
 #include "optim/gradient_norm.hpp"
 #include "optim/layers.hpp"
 
@@ -108,7 +107,7 @@ void LAMB::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void LAMB::load(torch::serialize::InputArchive& archive) {
-  train::load_or_refuse("LAMB", [&] { torch::optim::serialize<LAMBState, LAMBOptions>(archive, *this); });
+  load_or_refuse("LAMB", [&] { torch::optim::serialize<LAMBState, LAMBOptions>(archive, *this); });
 }
 
 }  // namespace kolo

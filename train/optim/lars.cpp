@@ -8,7 +8,6 @@
 #include <cmath>
 #include <utility>
 
-#include "libtorch/problem.hpp"
 #include "optim/gradient_norm.hpp"
 #include "optim/layers.hpp"
 
@@ -94,7 +93,7 @@ void LARS::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void LARS::load(torch::serialize::InputArchive& archive) {
-  train::load_or_refuse("LARS", [&] { torch::optim::serialize<LARSState, LARSOptions>(archive, *this); });
+  load_or_refuse("LARS", [&] { torch::optim::serialize<LARSState, LARSOptions>(archive, *this); });
 }
 
 }  // namespace kolo

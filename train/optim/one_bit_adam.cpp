@@ -196,7 +196,7 @@ void OneBitAdam::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void OneBitAdam::load(torch::serialize::InputArchive& archive) {
-  train::load_or_refuse("OneBitAdam", [&] { Adam::load(archive); });
+  load_or_refuse("OneBitAdam", [&] { Adam::load(archive); });
   State& own = *one_bit_;
   const auto all = own.gather(*this);
   std::int64_t adam_steps = 0;

@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 #include "ranks/agreement.hpp"
 
 namespace kolo::train {

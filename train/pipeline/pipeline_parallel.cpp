@@ -6,7 +6,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "libtorch/problem.hpp"
 #include "pipeline/pipeline_step.hpp"
 #include "pipeline/split_model.hpp"
 #include "ranks/agreement.hpp"
@@ -79,7 +78,7 @@ std::string find_tied(const PipelineStage& stage, const std::vector<PipelineTie>
       return std::string("`tie` names '") + name + "', which is no parameter of the " +
              (is_first ? "first" : "last") + " stage";
     }
-    const std::string problem = train::problem_of([&] { dtype_of_tensor(found->scalar_type()); });
+    const std::string problem = problem_of([&] { dtype_of_tensor(found->scalar_type()); });
     if (!problem.empty()) return '\'' + name + "': " + problem;
     (is_first ? pairs[i].first : pairs[i].last) = *found;
   }

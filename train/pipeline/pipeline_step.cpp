@@ -10,7 +10,6 @@
 #include "kolo/error.hpp"
 #include "kolo/train/recompute.hpp"
 #include "libtorch/autocast_state.hpp"
-#include "libtorch/problem.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
 

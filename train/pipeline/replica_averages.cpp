@@ -9,7 +9,6 @@
 #include "kolo/error.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/tensor.hpp"
-#include "libtorch/problem.hpp"
 #include "ranks/agreement.hpp"
 
 namespace kolo::train {

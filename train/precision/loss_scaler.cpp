@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 #include "ranks/agreement.hpp"
 
 namespace kolo {
@@ -62,7 +61,7 @@ bool has_finite_gradient(const at::Tensor& parameter) {
 LossScaler::LossScaler(DistributedDataParallelBase& model, const LossScalerOptions& options)
     : model_(model), options_(options), scale_(options.initial_scale) {
   Communicator& communicator = model.communicator();
-  const std::string problem = train::problem_of([&] {
+  const std::string problem = problem_of([&] {
     require_in_range(options);
     if (!model.keeps_ranks_equal())
       throw InvalidArgumentError("the model has a hook with which ranks' averages differ", {});
@@ -144,7 +143,7 @@ void LossScaler::save(torch::serialize::OutputArchive& archive) const {
 }
 
 void LossScaler::load(torch::serialize::InputArchive& archive) {
-  train::load_or_refuse("LossScaler", [&] {
+  load_or_refuse("LossScaler", [&] {
     const auto read = [&archive](const char* name) {
       c10::IValue value;
       archive.read(name, value);

@@ -1,12 +1,13 @@
 #include "ranks/agreement.hpp"
 
+#include "kolo/train/libtorch.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <sstream>
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 
 namespace kolo::train {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "libtorch/problem.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/model.hpp"
 #include "ranks/wait_all.hpp"
@@ -60,7 +59,7 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
   const c10::NoGradGuard no_grad;
   const train::NamedTensors parameters = train::once(module.named_parameters());
   std::vector<at::Tensor> contiguous;
-  const std::string problem = train::problem_of([&] {
+  const std::string problem = problem_of([&] {
     for (const train::NamedTensor& parameter : parameters) {
       contiguous.push_back(contiguous_of(parameter.tensor.detach()));
       buffer_of(contiguous.back());

@@ -8,7 +8,6 @@
 #include "kolo/error.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "libtorch/optimizer_archive.hpp"
-#include "libtorch/problem.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/model.hpp"
 #include "ranks/replicas.hpp"
@@ -25,7 +24,7 @@ void copy_object(const std::string& what, const Save& save, const Load& load, Co
   const bool is_root = communicator.rank() == root;
   std::string text, problem;
   if (is_root) {
-    problem = train::problem_of([&] {
+    problem = problem_of([&] {
       std::ostringstream stream;
       save(stream);
       text = stream.str();
@@ -35,7 +34,7 @@ void copy_object(const std::string& what, const Save& save, const Load& load, Co
   communicator.broadcast(Buffer(&is_saved, 1, DType::uint8), root);
   if (is_saved) text = train::text_from(communicator, std::move(text), root);
   if (is_saved && !is_root) {
-    problem = train::problem_of([&] {
+    problem = problem_of([&] {
       std::istringstream stream(text);
       load(stream);
     });

@@ -1,12 +1,13 @@
 // Which errors all ranks get, and which only the rank where they happen.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
 #include <exception>
 #include <string>
 
 #include "kolo/communicator.hpp"
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 
 namespace kolo::train {
 

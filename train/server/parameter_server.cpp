@@ -6,7 +6,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/work.hpp"
-#include "libtorch/problem.hpp"
 #include "server/acceptor.hpp"
 #include "server/connection.hpp"
 #include "server/layout.hpp"
@@ -48,7 +47,7 @@ class ParameterServer::Service {
         options_(std::move(options)),
         settings_(std::move(settings)) {
     train::PlanOfRank plan{.text = train::text_of(options_), .problem = train::problem_with(options_, size)};
-    if (plan.problem.empty()) plan.problem = train::problem_of([&] { prepare(size, module, plan.text); });
+    if (plan.problem.empty()) plan.problem = problem_of([&] { prepare(size, module, plan.text); });
     train::agree_on_plan(*store_, rank, size, plan, options_.timeout);
     begin();
   }
@@ -80,7 +79,7 @@ class ParameterServer::Service {
     require_one_that_left();
     return statistics_;
   } catch (...) {
-    const std::string reason = "server " + std::to_string(server_) + " gave up: " + train::problem_of([] {
+    const std::string reason = "server " + std::to_string(server_) + " gave up: " + problem_of([] {
                                  std::rethrow_exception(std::current_exception());
                                });
     for (const auto& connection : connections_) {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 #include "server/layout.hpp"
 #include "server/plan.hpp"
 #include "server/server_link.hpp"
@@ -33,7 +32,7 @@ class ParameterServerClient::Connections {
       : options_(std::move(options)), worker_(rank - options_.servers), workers_(size - options_.servers) {
     store = make_prefix_store("parameter server/", std::move(store));
     train::PlanOfRank plan{.text = train::text_of(options_), .problem = train::problem_with(options_, size)};
-    if (plan.problem.empty()) plan.problem = train::problem_of([&] { prepare(rank, module, plan.text); });
+    if (plan.problem.empty()) plan.problem = problem_of([&] { prepare(rank, module, plan.text); });
     train::agree_on_plan(*store, rank, size, plan, options_.timeout);
     if (store->add("worker/" + std::to_string(worker_), 1) > 1) {
       throw InvalidArgumentError(

@@ -18,7 +18,7 @@ std::string number(const char* what, std::uint64_t found, std::uint64_t wanted) 
   return std::string(what) + " is " + std::to_string(found) + ", not " + std::to_string(wanted);
 }
 
-std::string problem_of(const Request& request, const RequestLimits& limits) {
+std::string fault_of(const Request& request, const RequestLimits& limits) {
   if (request.kind < RequestKind::hello || request.kind > RequestKind::goodbye)
     return "there is no request " + std::to_string(static_cast<std::uint64_t>(request.kind));
   if (request.worker != limits.worker) return number("the worker", request.worker, limits.worker);
@@ -55,7 +55,7 @@ std::optional<Request> parse_request(std::span<const std::uint64_t, kHeaderWords
                         .version = words[3],
                         .elements = words[4],
                         .rows = words[5]};
-  problem = problem_of(request, limits);
+  problem = fault_of(request, limits);
   if (!problem.empty()) return {};
   return request;
 }

@@ -7,7 +7,6 @@
 
 #include "checkpoint/file.hpp"
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 
 namespace kolo::train {
 namespace {

@@ -50,7 +50,7 @@ at::Tensor inverse_of(const at::Tensor& permutation) {
 
 MixtureOfExpertsImpl::MixtureOfExpertsImpl(const MixtureOfExpertsOptions& options_, Communicator group)
     : options(options_), group_(std::move(group)) {
-  train::agree_on_module("MixtureOfExperts", group_, text_of_experts(options), &options.generator, [&] {
+  agree_on_module("MixtureOfExperts", group_, text_of_experts(options), &options.generator, [&] {
     train::require_positive(options.width, "features (width)");
     train::require_positive(options.hidden, "hidden features");
     train::require_enough(options.experts, "experts", group_.size());
@@ -72,7 +72,7 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(const MixtureOfExpertsOptions& option
   up_bias = register_parameter("up_bias", part({options.experts, options.hidden}, options.width));
   down = register_parameter("down", part({options.experts, options.width, options.hidden}, options.hidden));
   down_bias = register_parameter("down_bias", part({options.experts, options.width}, options.hidden));
-  train::mark_slices(*this, group_);
+  mark_slices(*this, group_);
 }
 
 at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x) {

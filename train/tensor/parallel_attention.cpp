@@ -27,7 +27,7 @@ std::string text_of_attention(const ParallelAttentionOptions& options) {
 
 ParallelAttentionImpl::ParallelAttentionImpl(const ParallelAttentionOptions& options_, Communicator group)
     : options(options_), out(nullptr), group_(std::move(group)) {
-  train::agree_on_module("ParallelAttention", group_, text_of_attention(options), &options.generator, [&] {
+  agree_on_module("ParallelAttention", group_, text_of_attention(options), &options.generator, [&] {
     train::require_positive(options.width, "features (width)");
     train::require_enough(options.heads, "heads", group_.size());
     train::require_divides(options.width, "features (width)", options.heads, "heads");
@@ -49,7 +49,7 @@ ParallelAttentionImpl::ParallelAttentionImpl(const ParallelAttentionOptions& opt
                                                                         .unit = options.width / options.heads,
                                                                         .generator = options.generator},
                                                group_));
-  train::mark_slices(*this, group_);
+  mark_slices(*this, group_);
 }
 
 Slice ParallelAttentionImpl::features() const {

@@ -18,7 +18,7 @@ ParallelLayerNormImpl::ParallelLayerNormImpl(const ParallelLayerNormOptions& opt
   std::ostringstream text;
   text << std::boolalpha << "features " << options.features << ", eps " << options.eps << ", sequence "
        << options.sequence;
-  train::agree_on_module("ParallelLayerNorm", group_, text.str(), nullptr, [&] {
+  agree_on_module("ParallelLayerNorm", group_, text.str(), nullptr, [&] {
     train::require_positive(options.features, "features");
     if (!(options.eps >= 0) || !std::isfinite(options.eps)) throw InvalidArgumentError("eps is negative", {});
   });

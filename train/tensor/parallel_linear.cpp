@@ -42,7 +42,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(const ColumnParallelLinearOpt
     : options(options_), group_(std::move(group)) {
   const std::string text =
       text_of_linear(options) + (options.gather_output ? ", gathers its output" : ", leaves slices");
-  train::agree_on_module("ColumnParallelLinear", group_, text, &options.generator, [&] {
+  agree_on_module("ColumnParallelLinear", group_, text, &options.generator, [&] {
     train::require_positive(options.in_features, "in_features");
     require_units(options.out_features, "out_features", options.unit, group_.size());
     if (options.gather_output && options.unit > 1 && (options.out_features / options.unit) % group_.size())
@@ -56,7 +56,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(const ColumnParallelLinearOpt
   weight = register_parameter("weight", part({options.out_features, options.in_features}));
   bias = options.bias ? register_parameter("bias", part({options.out_features}))
                       : register_parameter("bias", {}, false);
-  train::mark_slices(*this, group_);
+  mark_slices(*this, group_);
 }
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x, std::int64_t whole_sequence) {
@@ -80,7 +80,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(const RowParallelLinearOptions& opt
     : options(options_), group_(std::move(group)) {
   const std::string text =
       text_of_linear(options) + (options.input_is_slice ? ", takes slices" : ", takes its slice");
-  train::agree_on_module("RowParallelLinear", group_, text, &options.generator, [&] {
+  agree_on_module("RowParallelLinear", group_, text, &options.generator, [&] {
     train::require_positive(options.out_features, "out_features");
     require_units(options.in_features, "in_features", options.unit, group_.size());
     if (!options.input_is_slice && options.unit > 1 && (options.in_features / options.unit) % group_.size())
@@ -95,7 +95,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(const RowParallelLinearOptions& opt
              ? register_parameter("bias", train::linear_values({options.out_features}, options.in_features,
                                                                options.generator))
              : register_parameter("bias", {}, false);
-  train::mark_slices(*this, group_);
+  mark_slices(*this, group_);
 }
 
 at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {

@@ -13,7 +13,7 @@ ParallelMLPImpl::ParallelMLPImpl(const ParallelMLPOptions& options_, const Commu
   text << std::boolalpha << "width " << options.width << ", hidden " << options.hidden << ", "
        << train::name_of_activation(options.activation) << ", bias " << options.bias << ", sequence "
        << options.sequence;
-  train::agree_on_module("ParallelMLP", group, text.str(), &options.generator, [&] {
+  agree_on_module("ParallelMLP", group, text.str(), &options.generator, [&] {
     train::require_positive(options.width, "features (width)");
     train::require_enough(options.hidden, "hidden features", group.size());
   });

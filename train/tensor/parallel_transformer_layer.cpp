@@ -22,8 +22,8 @@ ParallelTransformerLayerImpl::ParallelTransformerLayerImpl(const ParallelTransfo
        << options.hidden << ", causal " << options.causal << ", "
        << train::name_of_activation(options.activation) << ", dropout " << options.dropout
        << ", attention_dropout " << options.attention_dropout << ", sequence " << options.sequence;
-  train::agree_on_module("ParallelTransformerLayer", group, text.str(), &options.generator,
-                         [&] { train::require_probability(options.dropout, "a dropout"); });
+  agree_on_module("ParallelTransformerLayer", group, text.str(), &options.generator,
+                  [&] { train::require_probability(options.dropout, "a dropout"); });
   const auto norm = [&] {
     return ParallelLayerNorm(
         ParallelLayerNormOptions{.features = options.width, .sequence = options.sequence}, group);

@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <ATen/WrapDimUtils.h>
 
+#include <numeric>
+
 #include "kolo/error.hpp"
 #include "kolo/train/slice.hpp"
 #include "tensor/communicate.hpp"
@@ -22,8 +24,7 @@ train::Lengths lengths_of(const at::Tensor& slice, std::int64_t dimension, std::
   return slice_lengths(whole > 0 ? whole : group.size() * slice.size(dimension), group.size());
 }
 
-train::TensorOperation take_own(std::int64_t dimension, std::int64_t whole, const Communicator& group) {
-  const Slice own = slice_of(whole, group.rank(), group.size());
+train::TensorOperation take(const Slice& own, std::int64_t dimension) {
   return [dimension, own](const at::Tensor& x) {
     return x.narrow(dimension, own.begin, own.length).clone(at::MemoryFormat::Contiguous);
   };
@@ -65,16 +66,21 @@ at::Tensor reduce_from_group(const at::Tensor& x, const Communicator& group) {
 at::Tensor split_to_group(const at::Tensor& x, std::int64_t dimension, const Communicator& group) {
   if (group.size() == 1) return x;
   const std::int64_t whole = x.size(dimension);
-  return train::communicate(x, take_own(dimension, whole, group),
+  return train::communicate(x, take(slice_of(whole, group.rank(), group.size()), dimension),
                             gather(dimension, slice_lengths(whole, group.size()), group));
 }
 
 at::Tensor gather_from_group(const at::Tensor& x, std::int64_t dimension, const Communicator& group,
                              std::int64_t whole) {
+  return gather_from_group(x, dimension, group, lengths_of(x, dimension, whole, group));
+}
+
+at::Tensor gather_from_group(const at::Tensor& x, std::int64_t dimension, const Communicator& group,
+                             const std::vector<std::int64_t>& lengths) {
   if (group.size() == 1) return x;
-  const auto lengths = lengths_of(x, dimension, whole, group);
-  if (whole == 0) whole = group.size() * x.size(dimension);
-  return train::communicate(x, gather(dimension, lengths, group), take_own(dimension, whole, group));
+  const auto own = lengths.begin() + group.rank();
+  return train::communicate(x, gather(dimension, lengths, group),
+                            take({std::accumulate(lengths.begin(), own, std::int64_t{0}), *own}, dimension));
 }
 
 at::Tensor gather_sequence(const at::Tensor& x, std::int64_t dimension, const Communicator& group,

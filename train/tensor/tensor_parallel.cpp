@@ -11,8 +11,10 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
+#include "libtorch/random_state.hpp"
 #include "optim/gradient_norm.hpp"
 #include "ranks/agreement.hpp"
+#include "ranks/parts.hpp"
 #include "tensor/group_collectives.hpp"
 
 namespace kolo {
@@ -78,6 +80,11 @@ void gather_own(const std::vector<TensorParallelParameter>& parameters, Communic
   }
 }
 
+std::uint64_t hash_of_state(const at::Generator& generator) {
+  const at::Tensor state = train::RandomState::of(generator).state;
+  return train::hash_of(state.data_ptr(), state.nbytes());
+}
+
 }  // namespace
 
 std::vector<TensorParallelParameter> tensor_parallel_parameters(const torch::nn::Module& module) {
@@ -88,6 +95,33 @@ std::vector<TensorParallelParameter> tensor_parallel_parameters(const torch::nn:
     if (met.insert(parameter.parameter.unsafeGetTensorImpl()).second) once.push_back(std::move(parameter));
   }
   return once;
+}
+
+void agree_on_module(const std::string& who, Communicator group, const std::string& text,
+                     const at::Generator* generator, const std::function<void()>& require_valid) {
+  if (!group.valid()) throw InvalidArgumentError(who + ": the communicator is not valid", {});
+  train::require_on_all(group, who, require_valid);
+  std::ostringstream mine;
+  mine << who << ", " << text << '\n';
+  if (generator) {
+    mine << "a generator of random numbers in the state " << std::hex << hash_of_state(*generator) << '\n';
+  }
+  if (const auto odd = train::find_odd_text(group, mine.str(), "line")) {
+    throw MismatchError(
+        "the ranks do not agree on a module, or not on the seed of its initial values: " + odd->text,
+        {.peer = odd->rank, .collective = who});
+  }
+}
+
+void mark_slices(const torch::nn::Module& module, const Communicator& group) {
+  std::vector<at::Tensor> slices;
+  for (const TensorParallelParameter& parameter : tensor_parallel_parameters(module)) {
+    if (parameter.placement != Placement::replicated) slices.push_back(parameter.parameter);
+  }
+  train::mark_parts(slices, group,
+                    {.of = "a module divided among a group",
+                     .for_norms = "clip_tensor_parallel_gradients() or Grid::clip_gradients()",
+                     .is_divided = true});
 }
 
 double tensor_parallel_squared_norm(const torch::nn::Module& module, Communicator group) {

@@ -18,7 +18,7 @@ VocabularyParallelEmbeddingImpl::VocabularyParallelEmbeddingImpl(
   std::ostringstream text;
   text << std::boolalpha << "vocabulary " << options.vocabulary << ", features " << options.features
        << ", sequence " << options.sequence;
-  train::agree_on_module("VocabularyParallelEmbedding", group_, text.str(), &options.generator, [&] {
+  agree_on_module("VocabularyParallelEmbedding", group_, text.str(), &options.generator, [&] {
     train::require_enough(options.vocabulary, "rows (vocabulary)", group_.size());
     train::require_positive(options.features, "features");
   });
@@ -27,7 +27,7 @@ VocabularyParallelEmbeddingImpl::VocabularyParallelEmbeddingImpl(
       "weight",
       train::own_part(train::normal_values({options.vocabulary, options.features}, options.generator), 0,
                       rows.begin, rows.length));
-  train::mark_slices(*this, group_);
+  mark_slices(*this, group_);
 }
 
 at::Tensor VocabularyParallelEmbeddingImpl::forward(const at::Tensor& indices) {

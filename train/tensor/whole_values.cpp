@@ -4,50 +4,12 @@
 
 #include <cmath>
 #include <sstream>
-#include <vector>
+#include <string>
 
 #include "kolo/error.hpp"
-#include "kolo/train/parallel_layers.hpp"
 #include "libtorch/random_state.hpp"
-#include "ranks/agreement.hpp"
-#include "ranks/parts.hpp"
 
 namespace kolo::train {
-namespace {
-
-std::uint64_t hash_of_state(const at::Generator& generator) {
-  const at::Tensor state = RandomState::of(generator).state;
-  return hash_of(state.data_ptr(), state.nbytes());
-}
-
-}  // namespace
-
-void agree_on_module(const std::string& who, Communicator group, const std::string& text,
-                     const at::Generator* generator, const std::function<void()>& require_valid) {
-  if (!group.valid()) throw InvalidArgumentError(who + ": the communicator is not valid", {});
-  require_on_all(group, who, require_valid);
-  std::ostringstream mine;
-  mine << who << ", " << text << '\n';
-  if (generator) {
-    mine << "a generator of random numbers in the state " << std::hex << hash_of_state(*generator) << '\n';
-  }
-  if (const auto odd = find_odd_text(group, mine.str(), "line")) {
-    throw MismatchError(
-        "the ranks do not agree on a module, or not on the seed of its initial values: " + odd->text,
-        {.peer = odd->rank, .collective = who});
-  }
-}
-
-void mark_slices(const torch::nn::Module& module, const Communicator& group) {
-  std::vector<at::Tensor> slices;
-  for (const TensorParallelParameter& parameter : tensor_parallel_parameters(module)) {
-    if (parameter.placement != Placement::replicated) slices.push_back(parameter.parameter);
-  }
-  mark_parts(slices, group,
-             {.of = "a module divided among a group",
-              .for_norms = "clip_tensor_parallel_gradients() or Grid::clip_gradients()",
-              .is_divided = true});
-}
 
 at::Tensor uniform_values(at::IntArrayRef sizes, double bound, at::Generator generator) {
   return at::empty(sizes).uniform_(-bound, bound, generator_or_default(generator));

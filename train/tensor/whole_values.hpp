@@ -1,29 +1,14 @@
-// Initial values of whole parameters, of which each rank takes its slice; and what ranks agree on before.
+// Initial values of whole parameters, of which each rank takes its slice; and what they require of options.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <cstdint>
-#include <functional>
-#include <string>
-
-#include "kolo/communicator.hpp"
 
 namespace kolo::train {
-
-/// Collective: what every module that is divided among a group begins with. Throws, on all ranks,
-/// InvalidArgumentError with what `require_valid` throws on the first rank where it throws, and MismatchError
-/// that names the rank whose `text` (one line, the options in words) is not that of most, or whose generator
-/// has another state, so that its initial values would not fit theirs (null: it has none that are random).
-void agree_on_module(const std::string& who, Communicator group, const std::string& text,
-                     const at::Generator* generator, const std::function<void()>& require_valid);
-
-/// What such a module ends with: its parameters that are not the same on all ranks are known as parts.
-void mark_slices(const torch::nn::Module& module, const Communicator& group);
 
 /// [sizes] of numbers from -bound to bound.
 at::Tensor uniform_values(at::IntArrayRef sizes, double bound, at::Generator generator);

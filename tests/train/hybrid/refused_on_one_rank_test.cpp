@@ -13,7 +13,6 @@
 #include "kolo/train/gossip_averager.hpp"
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/local.hpp"
-#include "kolo/train/parallel_branches.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "train/support/models.hpp"
@@ -111,19 +110,10 @@ TEST(RefusedOnOneRank, OtherWrappersAndAveragers) {
   });
 }
 
-TEST(RefusedOnOneRank, PipelinesAndDividedModules) {
+TEST(RefusedOnOneRank, Pipelines) {
   expect_refusal_of_one("a stage has no module", [](Communicator& communicator, bool is_odd) {
     const PipelineStage stage(is_odd ? nullptr : Odd(false).ptr());
     const PipelineParallel pipeline({stage}, squares, communicator, {.micro_batches = 1});
-  });
-  expect_refusal_of_one("out of branches", [](Communicator& communicator, bool is_odd) {
-    torch::manual_seed(1);
-    const auto make = [is_odd] {
-      if (is_odd) throw std::runtime_error("out of branches");
-      return torch::nn::Sequential(torch::nn::Linear(2, 2));
-    };
-    ParallelBranches(std::vector<ParallelBranchesImpl::MakeBranch>(3, make), ParallelBranchesOptions{},
-                     communicator);
   });
 }
 

@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "kolo/error.hpp"
-#include "libtorch/problem.hpp"
 #include "server/connection.hpp"
 #include "server/layout.hpp"
 #include "server/meeting.hpp"
@@ -304,9 +303,8 @@ TEST(ServerFaults, ADamagedCheckpointIsAnErrorThatNamesIt) {
   ASSERT_NE(at, std::string::npos);
   file.seekp(static_cast<std::streamoff>(at));
   file.put(static_cast<char>(bytes[at] ^ 1)).flush();
-  EXPECT_NE(
-      train::problem_of([&] { train::load_server(path, shard, workers); }).find(path + ": it is damaged"),
-      std::string::npos);
+  EXPECT_NE(problem_of([&] { train::load_server(path, shard, workers); }).find(path + ": it is damaged"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -7,13 +7,24 @@
 #include "kolo/error.hpp"
 #include "kolo/train/mixture_of_experts.hpp"
 #include "kolo/train/optim.hpp"
-#include "kolo/train/parallel_branches.hpp"
 #include "kolo/train/parallel_layers.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
 namespace kolo::test::tensor {
 namespace {
+
+/// Layers of which each rank has its own.
+struct BranchesImpl : torch::nn::Module, TensorParallelModule {
+  BranchesImpl(std::int64_t layers, Communicator& group) {
+    const Slice own = slice_of(layers, group.rank(), group.size());
+    for (std::int64_t i = own.begin; i < own.end(); ++i)
+      register_module(std::to_string(i), torch::nn::Linear(4, 4));
+    mark_slices(*this, group);
+  }
+  bool owns_submodules() const override { return true; }
+};
+TORCH_MODULE(Branches);
 
 /// A plain layer, a parallel one and branches. Random numbers of the branches are overwritten.
 struct MixedImpl : torch::nn::Module {
@@ -23,10 +34,7 @@ struct MixedImpl : torch::nn::Module {
         "layer", ParallelTransformerLayer(
                      ParallelTransformerLayerOptions{.width = 4, .heads = 4, .generator = seeded(1)}, group));
     group.barrier();
-    const auto make = [] { return torch::nn::Sequential(torch::nn::Linear(4, 4)); };
-    branches =
-        register_module("branches", ParallelBranches(std::vector<ParallelBranchesImpl::MakeBranch>(4, make),
-                                                     ParallelBranchesOptions{}, group));
+    branches = register_module("branches", Branches(4, group));
     const c10::NoGradGuard no_grad;
     for (const auto& parameter : tensor_parallel_parameters(*this)) {
       // The same number in each element of a name, whatever the rank.
@@ -35,7 +43,7 @@ struct MixedImpl : torch::nn::Module {
   }
   torch::nn::Linear plain;
   ParallelTransformerLayer layer;
-  ParallelBranches branches;
+  Branches branches;
 };
 TORCH_MODULE(Mixed);
 
@@ -72,7 +80,7 @@ TEST(TensorParallelParameters, TellWhatIsReplicatedWhatSlicedAndWhatOwn) {
     const auto down = named(all, "layer.mlp.down.weight");
     EXPECT_EQ(down.dimension, 1);
     EXPECT_EQ(down.slice, (Slice{8 * group.rank(), 8}));
-    EXPECT_EQ(named(all, "branches." + std::to_string(2 * group.rank()) + ".0.weight").placement,
+    EXPECT_EQ(named(all, "branches." + std::to_string(2 * group.rank()) + ".weight").placement,
               Placement::own);
   });
 }
@@ -137,7 +145,7 @@ TEST(TensorParallelParameters, WhatOneRankHasIsGatheredToo) {
     const Mixed model = mixed(group, 1);
     const Whole whole = gather_whole_parameters(*model, group);
     for (int branch = 0; branch < 4; ++branch)
-      EXPECT_TRUE(whole.contains("branches." + std::to_string(branch) + ".0.weight")) << branch;
+      EXPECT_TRUE(whole.contains("branches." + std::to_string(branch) + ".weight")) << branch;
     const Mixed other = mixed(group, 2);
     load_whole_parameters(*other, whole);
     for (std::size_t i = 0; i < model->parameters().size(); ++i)

@@ -1,13 +1,10 @@
 // What cannot be right is an error on all ranks, when a module is made, that names the odd rank.
 #include <gtest/gtest.h>
-#include <torch/nn/modules/linear.h>
 
 #include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
 #include "kolo/train/mixture_of_experts.hpp"
-#include "kolo/train/parallel_branches.hpp"
 #include "kolo/train/parallel_layers.hpp"
-#include "kolo/train/tower_conv2d.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
@@ -44,27 +41,6 @@ TEST(TensorRefusals, WhatDoesNotDivideIsRefused) {
                              MixtureOfExpertsOptions{.width = 2, .hidden = 2, .experts = 2});
     refuse<MixtureOfExperts>(group, "3 experts a token: it is 1 or 2",
                              MixtureOfExpertsOptions{.width = 2, .hidden = 2, .experts = 4, .chosen = 3});
-    refuse<TowerConv2d>(group, "6 out_channels cannot be divided by 4 towers",
-                        TowerConv2dOptions{.in_channels = 4, .out_channels = 6});
-    refuse<TowerConv2d>(group, "3 in_channels cannot be divided by 4 towers",
-                        TowerConv2dOptions{.in_channels = 3, .out_channels = 4});
-  });
-}
-
-TEST(TensorRefusals, BranchesThatARankLacksAreRefused) {
-  run_all(3, [](Communicator& group) {
-    const auto make = [] { return torch::nn::Sequential(torch::nn::Linear(2, 2)); };
-    const auto branches = [&](std::size_t count, std::vector<int> ranks) {
-      return [=](Communicator& all) {
-        ParallelBranches(std::vector<ParallelBranchesImpl::MakeBranch>(count, make),
-                         ParallelBranchesOptions{.ranks = ranks}, all);
-      };
-    };
-    expect_refusal(group, "ParallelBranches: rank 0: 2 branches cannot be divided among 3 ranks",
-                   branches(2, {}));
-    expect_refusal(group, "rank 2 gets no branch", branches(3, {0, 1, 1}));
-    expect_refusal(group, "a branch is given to rank 3 of 3", branches(4, {0, 1, 2, 3}));
-    expect_refusal(group, "2 ranks are given for 3 branches", branches(3, {0, 1}));
   });
 }
 
@@ -111,8 +87,6 @@ TEST(TensorRefusals, InputsOfAnotherShapeAreRefused) {
         ParallelTransformerLayerOptions{.width = 8, .heads = 2, .generator = generator}, group);
     EXPECT_THROW(layer(at::ones({2, 3, 7})), InvalidArgumentError);
     EXPECT_THROW(layer->attention(at::ones({3, 8})), InvalidArgumentError);
-    TowerConv2d tower(TowerConv2dOptions{.in_channels = 4, .out_channels = 4, .generator = generator}, group);
-    EXPECT_THROW(tower(at::ones({1, 4, 3, 3})), InvalidArgumentError);
   });
 }
 

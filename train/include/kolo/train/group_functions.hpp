@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 
@@ -48,6 +49,9 @@ at::Tensor split_to_group(const at::Tensor& x, std::int64_t dimension, const Com
 /// Puts slices together. Slice in, replicated out. What follows is done alike on all ranks.
 at::Tensor gather_from_group(const at::Tensor& x, std::int64_t dimension, const Communicator& group,
                              std::int64_t whole = 0);
+/// The same where rank r's slice has lengths[r] elements.
+at::Tensor gather_from_group(const at::Tensor& x, std::int64_t dimension, const Communicator& group,
+                             const std::vector<std::int64_t>& lengths);
 /// Puts slices together, for divided work. Slice in, replicated out. What follows is a part of the work on
 /// each rank, so gradients are partial.
 at::Tensor gather_sequence(const at::Tensor& x, std::int64_t dimension, const Communicator& group,

@@ -11,6 +11,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <map>
 #include <optional>
@@ -73,6 +74,16 @@ class TensorParallelModule {
 /// All parameters of a model, each once, in the order of named_parameters(). Local: asks no other rank. What
 /// is no TensorParallelModule, and not in one that owns it, is replicated.
 std::vector<TensorParallelParameter> tensor_parallel_parameters(const torch::nn::Module& module);
+
+/// Collective: what the constructor of such a module begins with. Throws, on all ranks, InvalidArgumentError
+/// with what `require_valid` throws on the first rank where it throws, and MismatchError that names the rank
+/// whose `text` (one line, the options in words) is not that of most, or whose generator has another state, so
+/// that its initial values would not fit theirs (null: it has none that are random).
+void agree_on_module(const std::string& who, Communicator group, const std::string& text,
+                     const at::Generator* generator, const std::function<void()>& require_valid);
+/// What such a constructor ends with: wrappers take the parameters that are not the same on all ranks for
+/// parts of a model. Local.
+void mark_slices(const torch::nn::Module& module, const Communicator& group);
 
 /// Collective: the sum of all squared elements of the gradients of the whole model, with the same bits on all
 /// ranks. Parameters without a gradient do not count. For norms over more groups: pipeline stages add theirs.

@@ -15,7 +15,7 @@
 #include "kolo/communicator.hpp"
 #include "kolo/train/parallel_layers.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 
 /// Which maps a rank's part of a layer sees.
 enum class TowerInput {
@@ -57,9 +57,7 @@ class TowerConv2dImpl : public torch::nn::Module, public TensorParallelModule {
   /// `x` [samples, this rank's in_channels, height, width], or all channels where the input is replicated;
   /// returns [samples, this rank's out_channels, ...]. Throws InvalidArgumentError for another shape.
   at::Tensor forward(const at::Tensor& x);
-  /// The slices among this module's own parameters; local.
   std::vector<SlicedParameter> sliced_parameters() const override;
-  /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
   /// As given to the constructor; a change has no effect on the parameters.
@@ -73,4 +71,4 @@ class TowerConv2dImpl : public torch::nn::Module, public TensorParallelModule {
 };
 TORCH_MODULE(TowerConv2d);
 
-}  // namespace kolo
+}  // namespace kolo::methods

@@ -1,14 +1,19 @@
 // A network in towers equals grouped and whole convolutions on one process.
 #include <gtest/gtest.h>
 
+#include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
 #include "kolo/train/parallel_layers.hpp"
-#include "kolo/train/tower_conv2d.hpp"
+#include "methods/tower_conv2d.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
 namespace kolo::test::tensor {
 namespace {
+
+using methods::TowerConv2d;
+using methods::TowerConv2dOptions;
+using methods::TowerInput;
 
 constexpr std::int64_t kMaps = 12;
 
@@ -61,6 +66,20 @@ TEST(Towers, ALayerThatSeesItsOwnTowerSendsNothing) {
     const auto before = group.counters().operations;
     own(at::ones({1, 2, 3, 3}).set_requires_grad(true)).sum().backward();
     EXPECT_EQ(group.counters().operations, before);
+  });
+}
+
+TEST(Towers, ThatDoNotDivideAreRefused) {
+  run_all(4, [](Communicator& group) {
+    const auto refuse = [&](const std::string& said, std::int64_t in, std::int64_t out) {
+      expect_refusal(group, said, [&](Communicator& all) {
+        TowerConv2d(TowerConv2dOptions{.in_channels = in, .out_channels = out, .generator = seeded(1)}, all);
+      });
+    };
+    refuse("6 out_channels cannot be divided by 4 towers", 4, 6);
+    refuse("3 in_channels cannot be divided by 4 towers", 3, 4);
+    TowerConv2d tower(TowerConv2dOptions{.in_channels = 4, .out_channels = 4, .generator = seeded(1)}, group);
+    EXPECT_THROW(tower(at::ones({1, 4, 3, 3})), InvalidArgumentError);
   });
 }
 

@@ -16,7 +16,7 @@
 #include "kolo/communicator.hpp"
 #include "kolo/train/parallel_layers.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 
 /// How the outputs of branches become one.
 enum class CombineBranches {
@@ -75,4 +75,4 @@ class ParallelBranchesImpl : public torch::nn::Module, public TensorParallelModu
 };
 TORCH_MODULE(ParallelBranches);
 
-}  // namespace kolo
+}  // namespace kolo::methods

@@ -5,13 +5,20 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
-#include "kolo/train/parallel_branches.hpp"
+#include <stdexcept>
+
 #include "kolo/train/parallel_layers.hpp"
+#include "methods/parallel_branches.hpp"
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
 namespace kolo::test::tensor {
 namespace {
+
+using methods::CombineBranches;
+using methods::ParallelBranches;
+using methods::ParallelBranchesImpl;
+using methods::ParallelBranchesOptions;
 
 constexpr std::int64_t kBranches = 5;
 
@@ -105,6 +112,36 @@ TEST(ParallelBranches, AnInputOfAnotherShapeHasOutputsOfOtherLengths) {
       const at::Tensor expected = plain_branches(whole, x, CombineBranches::concatenate);
       EXPECT_LT(relative_distance(built.forward(x).detach(), expected), 1e-6);
     }
+  });
+}
+
+TEST(ParallelBranches, ThatARankLacksAreRefused) {
+  run_all(3, [](Communicator& group) {
+    const auto make = [] { return torch::nn::Sequential(torch::nn::Linear(2, 2)); };
+    const auto branches = [&](std::size_t count, std::vector<int> ranks) {
+      return [=](Communicator& all) {
+        ParallelBranches(std::vector<ParallelBranchesImpl::MakeBranch>(count, make),
+                         ParallelBranchesOptions{.ranks = ranks}, all);
+      };
+    };
+    expect_refusal(group, "ParallelBranches: rank 0: 2 branches cannot be divided among 3 ranks",
+                   branches(2, {}));
+    expect_refusal(group, "rank 2 gets no branch", branches(3, {0, 1, 1}));
+    expect_refusal(group, "a branch is given to rank 3 of 3", branches(4, {0, 1, 2, 3}));
+    expect_refusal(group, "2 ranks are given for 3 branches", branches(3, {0, 1}));
+  });
+}
+
+TEST(ParallelBranches, ThatOneRankCannotMakeAreRefusedOnAll) {
+  run_all(3, [](Communicator& group) {
+    const auto make = [&] {
+      if (group.rank() == 1) throw std::runtime_error("out of branches");
+      return torch::nn::Sequential(torch::nn::Identity());
+    };
+    expect_refusal(group, "ParallelBranches: rank 1: out of branches", [&](Communicator& all) {
+      ParallelBranches(std::vector<ParallelBranchesImpl::MakeBranch>(3, make), ParallelBranchesOptions{},
+                       all);
+    });
   });
 }
 

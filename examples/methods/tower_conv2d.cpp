@@ -1,7 +1,9 @@
-#include "kolo/train/tower_conv2d.hpp"
+#include "methods/tower_conv2d.hpp"
 
 #include <ATen/Functions.h>
 
+#include <array>
+#include <cmath>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -9,64 +11,62 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
-#include "tensor/whole_values.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 namespace {
 
-const char* name_of_input(TowerInput input) {
-  switch (input) {
-    case TowerInput::own_tower:
-      return "its own tower";
-    case TowerInput::all_towers:
-      return "all towers";
-    case TowerInput::replicated:
-      return "a replicated input";
-  }
-  return "";
-}
-
-std::string text_of_tower(const TowerConv2dOptions& options) {
+std::string text_of(const TowerConv2dOptions& options) {
+  constexpr std::array kSeen = {"its own tower", "all towers", "a replicated input"};
   std::ostringstream text;
   text << std::boolalpha << "in_channels " << options.in_channels << ", out_channels " << options.out_channels
        << ", kernel_size " << options.kernel_size << ", stride " << options.stride << ", padding "
-       << options.padding << ", bias " << options.bias << ", sees " << name_of_input(options.input);
+       << options.padding << ", bias " << options.bias << ", sees "
+       << kSeen.at(static_cast<std::size_t>(options.input));
   return text.str();
 }
 
-void require_sizes(const torch::ExpandingArray<2>& sizes, std::int64_t least, const char* what) {
-  for (const std::int64_t size : *sizes) {
-    if (size < least)
-      throw InvalidArgumentError(std::string("a ") + what + " of " + std::to_string(size), {});
-  }
+void require_least(std::int64_t value, std::int64_t least, const char* what) {
+  if (value < least) throw InvalidArgumentError(std::to_string(value) + " as the " + what, {});
+}
+
+void require_towers(std::int64_t channels, const char* what, int towers) {
+  require_least(channels, 1, what);
+  if (channels % towers == 0) return;
+  throw InvalidArgumentError(
+      std::to_string(channels) + ' ' + what + " cannot be divided by " + std::to_string(towers) + " towers",
+      {});
 }
 
 }  // namespace
 
 TowerConv2dImpl::TowerConv2dImpl(const TowerConv2dOptions& options_, Communicator group)
     : options(options_), group_(std::move(group)) {
-  train::agree_on_module("TowerConv2d", group_, text_of_tower(options), &options.generator, [&] {
-    train::require_positive(options.in_channels, "in_channels");
-    train::require_positive(options.out_channels, "out_channels");
-    train::require_divides(options.out_channels, "out_channels", group_.size(), "towers");
-    if (options.input != TowerInput::replicated)
-      train::require_divides(options.in_channels, "in_channels", group_.size(), "towers");
-    require_sizes(options.kernel_size, 1, "kernel_size");
-    require_sizes(options.stride, 1, "stride");
-    require_sizes(options.padding, 0, "padding");
+  agree_on_module("TowerConv2d", group_, text_of(options), &options.generator, [&] {
+    require_towers(options.in_channels, "in_channels",
+                   options.input == TowerInput::replicated ? 1 : group_.size());
+    require_towers(options.out_channels, "out_channels", group_.size());
+    for (const std::size_t i : {0, 1}) {
+      require_least(options.kernel_size->at(i), 1, "kernel_size");
+      require_least(options.stride->at(i), 1, "stride");
+      require_least(options.padding->at(i), 0, "padding");
+    }
   });
   maps = slice_of(options.out_channels, group_.rank(), group_.size());
   const std::int64_t seen =
       options.input == TowerInput::own_tower ? options.in_channels / group_.size() : options.in_channels;
   const std::int64_t height = options.kernel_size->at(0), width = options.kernel_size->at(1);
+  // The whole is drawn on every rank, so that the towers together hold what one process draws.
   const auto part = [&](at::IntArrayRef sizes) {
-    return train::own_part(train::linear_values(sizes, seen * height * width, options.generator), 0,
-                           maps.begin, maps.length);
+    const double bound = 1 / std::sqrt(static_cast<double>(seen * height * width));
+    const at::Tensor whole = at::empty(sizes);
+    options.generator.defined() ? whole.uniform_(-bound, bound, options.generator)
+                                : whole.uniform_(-bound, bound);
+    return whole.narrow(0, maps.begin, maps.length).clone();
   };
   weight = register_parameter("weight", part({options.out_channels, seen, height, width}));
   bias = options.bias ? register_parameter("bias", part({options.out_channels}))
                       : register_parameter("bias", {}, false);
-  train::mark_slices(*this, group_);
+  mark_slices(*this, group_);
 }
 
 at::Tensor TowerConv2dImpl::forward(const at::Tensor& x) {
@@ -88,8 +88,7 @@ std::vector<TensorParallelModule::SlicedParameter> TowerConv2dImpl::sliced_param
 }
 
 void TowerConv2dImpl::pretty_print(std::ostream& stream) const {
-  stream << "kolo::TowerConv2d(" << text_of_tower(options) << ", maps from " << maps.begin << " to "
-         << maps.end() << ')';
+  stream << "TowerConv2d(" << text_of(options) << ", maps from " << maps.begin << " to " << maps.end() << ')';
 }
 
-}  // namespace kolo
+}  // namespace kolo::methods
