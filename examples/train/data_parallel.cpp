@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/data_parallel.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "methods/data_parallel.hpp"
 #include "support/command_line.hpp"
 #include "support/results.hpp"
 
@@ -126,7 +126,8 @@ Results train(const Settings& settings, Model& model, const Share& share, const 
 
 Results train_replicas(const Settings& settings) {
   torch::manual_seed(settings.seed);
-  kolo::DataParallel model(Net(settings.hidden), {.replicas = settings.replicas, .threads_per_replica = 1});
+  kolo::methods::DataParallel model(Net(settings.hidden),
+                                    {.replicas = settings.replicas, .threads_per_replica = 1});
   return train(
       settings, model, [](const at::Tensor& all) { return all; }, [](double, double) {});
 }

@@ -58,7 +58,7 @@ if count == 0:
 path = FOLDER / f"snippets_{PART}.cpp"
 FOLDER.mkdir(parents=True, exist_ok=True)
 path.write_text(text)
-folders = [HERE, ROOT / "include", ROOT / "train/include", ROOT / "src", ROOT / "cli"]
+folders = [HERE, ROOT / "include", ROOT / "train/include", ROOT / "src", ROOT / "cli", ROOT / "examples"]
 command = [COMPILER, "-std=c++20", "-fsyntax-only", "-w", *(f"-I{folder}" for folder in folders), *FLAGS, str(path)]
 if subprocess.run(command).returncode != 0:
     sys.exit("FAILED: the blocks above do not compile. Correct the page, or declare what it takes for granted in "

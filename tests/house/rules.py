@@ -20,7 +20,6 @@ TRAIN_ROOMS = {
     "ranks": {"libtorch"},
     "gradients": {"libtorch", "ranks"},
     "ddp": {"libtorch", "ranks", "gradients"},
-    "data_parallel": {"libtorch", "ranks"},
     "data": {"libtorch", "ranks"},
     "optim": {"libtorch", "ranks", "gradients"},
     "nn": {"libtorch", "ranks"},

@@ -1,9 +1,9 @@
 // DataParallel: what one process computes with the whole batch, whatever the number of replicas.
-#include "kolo/train/data_parallel.hpp"
+#include "methods/data_parallel.hpp"
 
 #include <gtest/gtest.h>
 
-#include "train/data_parallel/models.hpp"
+#include "train/methods/data_parallel/models.hpp"
 
 #include <c10/core/InferenceMode.h>
 #include <torch/nn/modules/dropout.h>

@@ -1,4 +1,4 @@
-#include "data_parallel/pass.hpp"
+#include "methods/data_parallel/pass.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/data_parallel.hpp"
+#include "methods/data_parallel.hpp"
 
-namespace kolo::train {
+namespace kolo::methods {
 namespace {
 
 /// The length of dimension 0 that all have.
@@ -223,4 +223,4 @@ std::vector<at::Tensor> Pass::add_up(std::vector<std::vector<at::Tensor>> gradie
   return sums;
 }
 
-}  // namespace kolo::train
+}  // namespace kolo::methods

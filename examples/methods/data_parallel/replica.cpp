@@ -1,4 +1,4 @@
-#include "data_parallel/replica.hpp"
+#include "methods/data_parallel/replica.hpp"
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/variable.h>
@@ -9,7 +9,7 @@
 
 #include "kolo/error.hpp"
 
-namespace kolo::train {
+namespace kolo::methods {
 namespace {
 
 using Named = torch::OrderedDict<std::string, at::Tensor>;
@@ -108,4 +108,4 @@ std::vector<at::Tensor> Replica::take_gradients() {
   return gradients;
 }
 
-}  // namespace kolo::train
+}  // namespace kolo::methods

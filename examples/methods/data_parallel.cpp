@@ -1,4 +1,4 @@
-#include "kolo/train/data_parallel.hpp"
+#include "methods/data_parallel.hpp"
 
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
@@ -8,10 +8,9 @@
 
 #include <algorithm>
 
-#include "data_parallel/pass.hpp"
-#include "ranks/model.hpp"
+#include "methods/data_parallel/pass.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 namespace {
 
 using torch::autograd::variable_list;
@@ -33,7 +32,7 @@ variable_list spread_out(const variable_list& tensors, const std::vector<std::si
 
 /// A pass, and what of it autograd knows: it takes no undefined tensors.
 struct KnownPass : torch::CustomClassHolder {
-  std::shared_ptr<train::Pass> pass;
+  std::shared_ptr<Pass> pass;
   std::vector<std::size_t> inputs;   ///< those that need a gradient
   std::vector<std::size_t> outputs;  ///< those that are defined
   std::size_t all_outputs = 0;
@@ -78,11 +77,11 @@ class RunReplicas : public torch::autograd::Function<RunReplicas> {
   throw InvalidArgumentError("DataParallel: " + why, {});
 }
 
-std::vector<train::Replica> make_replicas(const std::shared_ptr<torch::nn::Module>& model,
-                                          const std::function<std::shared_ptr<torch::nn::Module>()>& make,
-                                          int count) {
-  std::vector<train::Replica> replicas;
-  const train::ModuleParts parts(*model);
+std::vector<Replica> make_replicas(const std::shared_ptr<torch::nn::Module>& model,
+                                   const std::function<std::shared_ptr<torch::nn::Module>()>& make,
+                                   int count) {
+  std::vector<Replica> replicas;
+  const ModuleParts parts(*model);
   for (int i = 0; i < count; ++i) {
     std::shared_ptr<torch::nn::Module> made;
     const std::string problem = problem_of([&] { made = make ? make() : model->clone(); });
@@ -91,10 +90,10 @@ std::vector<train::Replica> make_replicas(const std::shared_ptr<torch::nn::Modul
                    (make ? "" : " (or pass a function that makes a model of this kind)"));
     }
     if (!made || made == model) refuse_model("the function that makes replicas has to return a new model");
-    for (const train::Replica& other : replicas) {
+    for (const Replica& other : replicas) {
       if (other.module() == made) refuse_model("the function that makes replicas returned one model twice");
     }
-    train::Replica& replica = replicas.emplace_back(std::move(made), *model);
+    Replica& replica = replicas.emplace_back(std::move(made), *model);
     replica.require_alike(parts);
     replica.follow(parts, i == 0);  // already now, as it lets go of the clone's own memory
   }
@@ -103,7 +102,7 @@ std::vector<train::Replica> make_replicas(const std::shared_ptr<torch::nn::Modul
 
 }  // namespace
 
-struct DataParallelBase::State : train::Team {
+struct DataParallelBase::State : Team {
   using Team::Team;
 };
 
@@ -126,7 +125,12 @@ int DataParallelBase::replicas() const noexcept {
 }
 
 std::vector<at::Tensor> DataParallelBase::parameters() const {
-  return train::values_of(train::once(state_->model->named_parameters()));
+  std::vector<at::Tensor> result;
+  for (at::Tensor& parameter : state_->model->parameters()) {
+    const auto is_it = [&](const at::Tensor& other) { return other.is_same(parameter); };
+    if (std::ranges::none_of(result, is_it)) result.push_back(std::move(parameter));
+  }
+  return result;
 }
 
 const std::shared_ptr<torch::nn::Module>& DataParallelBase::replica(std::size_t index) const {
@@ -136,7 +140,7 @@ const std::shared_ptr<torch::nn::Module>& DataParallelBase::replica(std::size_t 
 std::vector<at::Tensor> DataParallelBase::run(const std::vector<at::Tensor>& inputs,
                                               const ForwardReplica& forward) {
   const auto known = c10::make_intrusive<KnownPass>();
-  known->pass = std::make_shared<train::Pass>(state_, inputs);
+  known->pass = std::make_shared<Pass>(state_, inputs);
   auto outputs = known->pass->forward(forward);
   const auto with = known->pass->requires_gradients();
   if (!c10::GradMode::is_enabled() || std::ranges::find(with, true) == with.end()) return outputs;
@@ -153,4 +157,4 @@ std::vector<at::Tensor> DataParallelBase::run(const std::vector<at::Tensor>& inp
   return spread_out(gathered, known->outputs, outputs.size());
 }
 
-}  // namespace kolo
+}  // namespace kolo::methods

@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "data_parallel/replica.hpp"
-#include "data_parallel/replica_threads.hpp"
+#include "methods/data_parallel/replica.hpp"
+#include "methods/data_parallel/replica_threads.hpp"
 
-namespace kolo::train {
+namespace kolo::methods {
 
 /// The replicas and their threads.
 struct Team {
@@ -68,4 +68,4 @@ class Pass {
   bool is_spent_ = false;    ///< backward() has been, and did not keep the graphs
 };
 
-}  // namespace kolo::train
+}  // namespace kolo::methods

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace kolo::train {
+namespace kolo::methods {
 
 /// One thread at a time calls run(). All that it wrote before is seen by the jobs, and all that they wrote by
 /// the caller afterwards: the mutex is taken on both ways.
@@ -43,4 +43,4 @@ class ReplicaThreads {
   std::vector<std::thread> threads_;  ///< last, as they use the rest
 };
 
-}  // namespace kolo::train
+}  // namespace kolo::methods

@@ -1,4 +1,4 @@
-#include "data_parallel/replica_threads.hpp"
+#include "methods/data_parallel/replica_threads.hpp"
 
 #include "kolo/train/libtorch.hpp"
 
@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace kolo::train {
+namespace kolo::methods {
 
 ReplicaThreads::ReplicaThreads(std::size_t count, int operator_threads) : waited_for_(count) {
   const int own = at::get_num_threads();
@@ -82,4 +82,4 @@ void ReplicaThreads::serve(std::size_t index, int operator_threads) {
   }
 }
 
-}  // namespace kolo::train
+}  // namespace kolo::methods

@@ -8,9 +8,11 @@
 #include <functional>
 #include <vector>
 
-#include "kolo/train/data_parallel.hpp"
+#include "methods/data_parallel.hpp"
 
 namespace kolo::test::data_parallel {
+
+using namespace methods;
 
 struct LayersImpl : torch::nn::Cloneable<LayersImpl> {
   LayersImpl() { reset(); }

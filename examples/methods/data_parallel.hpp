@@ -19,7 +19,7 @@
 
 #include "kolo/error.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 
 /// How many replicas a DataParallel has, and what each of them may use.
 struct DataParallelOptions {
@@ -76,7 +76,7 @@ class DataParallelBase {
   std::shared_ptr<State> state_;  ///< also held by graphs that have not been through backward()
 };
 
-namespace train {
+namespace tensors {
 
 template <typename T>
 concept Container = requires(T& value) {
@@ -130,12 +130,12 @@ void for_each_tensor(T& value, const Action& action) {
   }
 }
 
-}  // namespace train
+}  // namespace tensors
 
 /// PyTorch's DataParallel, TensorFlow's in-graph replication, on the cores of one machine: one process, one
 /// program.
 ///
-///     kolo::DataParallel model(Net(), {.replicas = 4});
+///     kolo::methods::DataParallel model(Net(), {.replicas = 4});
 ///     torch::optim::SGD optimizer(model.parameters(), 0.1);
 ///     loss(model(images), labels).backward();       // of the whole batch, as without
 ///     optimizer.step();
@@ -198,24 +198,24 @@ class DataParallel : public DataParallelBase {
       return std::apply([&](auto&... part) { return model.forward(part...); }, parts);
     };
     using Output = std::invoke_result_t<decltype(call), Model&, Parts&>;
-    static_assert(train::is_seen_through<Output>(),
+    static_assert(tensors::is_seen_through<Output>(),
                   "forward() has to return tensors, or containers, pairs, tuples and optionals of them");
 
     Parts whole(std::forward<Arguments>(arguments)...);
     std::vector<at::Tensor> inputs;
-    train::for_each_tensor(whole, [&](const at::Tensor& tensor) { inputs.push_back(tensor); });
+    tensors::for_each_tensor(whole, [&](const at::Tensor& tensor) { inputs.push_back(tensor); });
     std::vector<std::optional<Output>> outputs(replicas_.size());
     auto gathered = run(inputs, [&](std::size_t index, const std::vector<at::Tensor>& own) {
       Parts parts(std::as_const(whole));
       auto input = own.begin();
-      train::for_each_tensor(parts, [&](at::Tensor& tensor) { tensor = *input++; });
+      tensors::for_each_tensor(parts, [&](at::Tensor& tensor) { tensor = *input++; });
       outputs[index].emplace(call(*replicas_[index], parts));
       std::vector<at::Tensor> tensors;
-      train::for_each_tensor(*outputs[index], [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+      tensors::for_each_tensor(*outputs[index], [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
       return tensors;
     });
     auto output = gathered.begin();
-    train::for_each_tensor(*outputs[0], [&](at::Tensor& tensor) { tensor = std::move(*output++); });
+    tensors::for_each_tensor(*outputs[0], [&](at::Tensor& tensor) { tensor = std::move(*output++); });
     return *std::move(outputs[0]);
   }
   template <typename... Arguments>
@@ -232,4 +232,4 @@ class DataParallel : public DataParallelBase {
   std::vector<std::shared_ptr<Model>> replicas_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::methods

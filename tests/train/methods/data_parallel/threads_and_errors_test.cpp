@@ -1,7 +1,7 @@
 // DataParallel: which thread computes what, what a replica that throws does, and what is refused.
 #include <gtest/gtest.h>
 
-#include "train/data_parallel/models.hpp"
+#include "train/methods/data_parallel/models.hpp"
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>

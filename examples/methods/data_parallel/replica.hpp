@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace kolo::train {
+namespace kolo::methods {
 
 /// What replicas follow, listed anew in every forward pass: users may exchange the memory of parameters.
 struct ModuleParts {
@@ -48,4 +48,4 @@ class Replica {
 /// Returns the gradient of a leaf, perhaps undefined, and leaves it none.
 at::Tensor take_gradient(at::Tensor& leaf);
 
-}  // namespace kolo::train
+}  // namespace kolo::methods
