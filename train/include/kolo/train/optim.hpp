@@ -42,6 +42,55 @@ OptimizerTraits traits_of(const torch::optim::Optimizer& optimizer);
 /// rank has others: names what to call for those.
 double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm);
 
+/// An average of parameters over time, which often generalizes better than the last step: each update() makes
+/// it decay * average + (1 - decay) * parameter (B. Polyak, A. Juditsky: "Acceleration of Stochastic
+/// Approximation by Averaging", 1992; with this weight in D. Kingma, J. Ba: "Adam", section 7.2). Looks at no
+/// other rank: give it what the optimizer has, a rank's shards, its stage or its slices as well.
+///
+///     kolo::ExponentialMovingAverage average(model.parameters(), 0.999);
+///     ...
+///     optimizer.step();
+///     average.update();
+///     ...
+///     const auto averaged = average.applied();   // the model computes with the averages while this lives
+///
+/// Buffers are not averaged. Not thread-safe.
+class ExponentialMovingAverage {
+ public:
+  /// The averages in the parameters' place, until it dies. Then the parameters are as they were.
+  class Applied {
+   public:
+    explicit Applied(ExponentialMovingAverage& average) : average_(average) { average_.swap(true); }
+    ~Applied() { average_.swap(false); }
+    Applied(const Applied&) = delete;
+    Applied& operator=(const Applied&) = delete;
+
+   private:
+    ExponentialMovingAverage& average_;
+  };
+
+  /// Begins with the parameters' values. Throws InvalidArgumentError unless `decay` is at least 0 and less
+  /// than 1.
+  ExponentialMovingAverage(std::vector<at::Tensor> parameters, double decay);
+
+  /// After a step. Throws InvalidArgumentError while the averages are applied.
+  void update();
+  /// Throws InvalidArgumentError where they are.
+  [[nodiscard]] Applied applied() { return Applied(*this); }
+
+  /// For Checkpoint::add(), and add_own() where ranks have different parameters. load() throws
+  /// std::runtime_error for averages of another number or of other shapes.
+  void save(torch::serialize::OutputArchive& archive) const;
+  void load(torch::serialize::InputArchive& archive);
+
+ private:
+  void swap(bool apply);
+
+  std::vector<at::Tensor> parameters_, averages_;
+  double decay_;
+  bool is_applied_ = false;
+};
+
 /// Gives group i of parameters `rate` times factors[i]; without factors all groups get `rate`. For all
 /// optimizers of libtorch and of kolo. Under overlap_forward:
 ///

@@ -1,0 +1,57 @@
+#include <c10/core/GradMode.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "kolo/error.hpp"
+#include "kolo/train/optim.hpp"
+
+namespace kolo {
+
+ExponentialMovingAverage::ExponentialMovingAverage(std::vector<at::Tensor> parameters, double decay)
+    : parameters_(std::move(parameters)), decay_(decay) {
+  if (!(decay >= 0 && decay < 1)) {
+    throw InvalidArgumentError(
+        "the decay of a moving average is at least 0 and less than 1: " + std::to_string(decay), {});
+  }
+  const c10::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : parameters_) averages_.push_back(parameter.clone());
+}
+
+void ExponentialMovingAverage::update() {
+  if (is_applied_) throw InvalidArgumentError("a moving average that is applied cannot be updated", {});
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < averages_.size(); ++i) averages_[i].lerp_(parameters_[i], 1 - decay_);
+}
+
+void ExponentialMovingAverage::swap(bool apply) {
+  if (apply && is_applied_) throw InvalidArgumentError("the moving average is applied already", {});
+  is_applied_ = apply;
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < averages_.size(); ++i) {
+    const at::Tensor value = parameters_[i].clone();
+    parameters_[i].copy_(averages_[i]);
+    averages_[i].copy_(value);
+  }
+}
+
+void ExponentialMovingAverage::save(torch::serialize::OutputArchive& archive) const {
+  for (std::size_t i = 0; i < averages_.size(); ++i) archive.write(std::to_string(i), averages_[i].detach());
+}
+
+void ExponentialMovingAverage::load(torch::serialize::InputArchive& archive) {
+  if (archive.keys().size() != averages_.size())
+    throw std::runtime_error("it has " + std::to_string(archive.keys().size()) + " averages in place of " +
+                             std::to_string(averages_.size()));
+  std::vector<at::Tensor> loaded(averages_.size());
+  for (std::size_t i = 0; i < loaded.size(); ++i) {
+    archive.read(std::to_string(i), loaded[i]);
+    if (loaded[i].sizes() != averages_[i].sizes())
+      throw std::runtime_error("average " + std::to_string(i) + " is of another shape");
+  }
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < loaded.size(); ++i) averages_[i].copy_(loaded[i]);
+}
+
+}  // namespace kolo
