@@ -42,9 +42,9 @@ OptimizerTraits traits_of(const torch::optim::Optimizer& optimizer);
 /// rank has others: names what to call for those.
 double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm);
 
-/// An average of parameters over time, which often generalizes better than the last step: each update() makes
+/// An average of parameters over time, which often generalizes better than the last step. Each update() makes
 /// it decay * average + (1 - decay) * parameter (B. Polyak, A. Juditsky: "Acceleration of Stochastic
-/// Approximation by Averaging", 1992; with this weight in D. Kingma, J. Ba: "Adam", section 7.2). Looks at no
+/// Approximation by Averaging", 1992; with this weight in D. Kingma, J. Ba: "Adam", section 7.2). Asks no
 /// other rank: give it what the optimizer has, a rank's shards, its stage or its slices as well.
 ///
 ///     kolo::ExponentialMovingAverage average(model.parameters(), 0.999);
@@ -60,6 +60,7 @@ class ExponentialMovingAverage {
   /// The averages in the parameters' place, until it dies. Then the parameters are as they were.
   class Applied {
    public:
+    /// As applied().
     explicit Applied(ExponentialMovingAverage& average) : average_(average) { average_.swap(true); }
     ~Applied() { average_.swap(false); }
     Applied(const Applied&) = delete;
