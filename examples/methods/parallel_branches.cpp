@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/group_functions.hpp"
 #include "kolo/train/slice.hpp"
 
@@ -90,7 +91,7 @@ ParallelBranchesImpl::ParallelBranchesImpl(const std::vector<MakeBranch>& make,
   }
   agree_on_module("ParallelBranches", group_, text_of(options), &by_default,
                   [&] { require_ranks(options.ranks, make.size(), group_.size()); });
-  agree_on_module("ParallelBranches", group_, "made", nullptr, [&] {
+  agree(group_, "ParallelBranches", "", [&] {
     for (std::size_t i = 0; i < make.size(); ++i) {
       torch::nn::Sequential branch = make[i]();
       if (options.ranks[i] == group_.rank()) own_.push_back(register_module(std::to_string(i), branch));

@@ -12,6 +12,7 @@
 #include "checkpoint/file.hpp"
 #include "gradients/reducer.hpp"
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 #include "libtorch/first_use.hpp"
 #include "libtorch/gradient_listener.hpp"
@@ -167,10 +168,13 @@ void Checkpoint::require_same_parts(Communicator& communicator) const {
       if (const auto part = train::part_of(tensor)) parts += '\'' + name + "' with " + part->text() + '\n';
     }
   }
-  if (const auto odd = train::find_odd_text(communicator, parts, "part")) {
-    throw MismatchError("a checkpoint has rank 0's part of a model alone: " + odd->text +
-                            ": add it with add_own(), or the optimizer of shards as a ShardedOptimizerState",
-                        {.peer = odd->rank, .collective = "Checkpoint"});
+  try {
+    agree(communicator, "Checkpoint", parts);
+  } catch (const MismatchError& error) {
+    throw MismatchError(std::string(error.what()) +
+                            ", and it saves rank 0's part alone: add it with add_own(), or the optimizer of "
+                            "shards as a ShardedOptimizerState",
+                        error.context());
   }
 }
 

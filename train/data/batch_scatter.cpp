@@ -16,6 +16,7 @@
 
 #include "data/batch.hpp"
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
@@ -175,9 +176,9 @@ class BatchScatter::Thread {
 };
 
 BatchScatter::BatchScatter(Communicator communicator, Source source) {
-  const std::string problem = communicator.rank() == 0 && !source ? "rank 0 has no source of batches" : "";
-  if (const auto complaint = train::first_complaint(communicator, problem))
-    throw InvalidArgumentError(complaint->text, {.peer = 0, .collective = "BatchScatter"});
+  agree(communicator, "BatchScatter", "", [&] {
+    if (communicator.rank() == 0 && !source) throw InvalidArgumentError("there is no source of batches", {});
+  });
   thread_ = std::make_unique<Thread>(communicator.split(0), std::move(source));
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <optional>
+#include <sstream>
 #include <unordered_set>
 
 #include "gradients/join_agreement.hpp"
@@ -17,11 +17,30 @@
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/sync_batch_norm.hpp"
-#include "ranks/agreement.hpp"
+#include "ranks/machine.hpp"
 #include "ranks/model.hpp"
 #include "ranks/replicas.hpp"
 
 namespace kolo {
+namespace {
+
+std::string text_of(const DistributedDataParallelOptions& options) {
+  std::ostringstream text;
+  text << std::boolalpha << "the options first_bucket_bytes " << options.first_bucket_bytes
+       << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
+       << ", bucket_borders " << (options.bucket_borders == BucketBorders::sizes ? "sizes" : "measured")
+       << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
+       << options.find_unused_parameters << ", static_graph " << options.static_graph << ", overlap_forward "
+       << static_cast<bool>(options.overlap_forward) << ", require_equal_machines "
+       << options.require_equal_machines << ", check_parameters_every " << options.check_parameters_every
+       << ", sparse_method "
+       << (options.sparse_method == SparseMethod::all_reduce ? "all_reduce" : "all_gather") << ", wire "
+       << (options.wire ? name_of(*options.wire) : "not set") << ", hook "
+       << (options.hook ? options.hook->describe() : "none");
+  return text.str();
+}
+
+}  // namespace
 
 struct DistributedDataParallelBase::State {
   State(std::shared_ptr<torch::nn::Module> module_, Communicator communicator_,
@@ -72,18 +91,20 @@ struct DistributedDataParallelBase::State {
   /// Collective: with rank 0's values.
   static train::Model agreed(const torch::nn::Module* module, const DistributedDataParallelOptions& options,
                              Communicator& communicator) {
-    std::optional<train::Model> model;
-    train::require_on_all(communicator, "DistributedDataParallel", [&] {
+    const auto make = [&] {
       if (module == nullptr) throw InvalidArgumentError("there is no model", {});
       require_compatible(options);
-      model.emplace(*module, options);
-      require_dense(*model, options);
-      if (options.hook) options.hook->check(train::parts_of(model->dense()));
-      for (const auto& [name, parameter, note] : model->trainable) {  // that of another Reducer retires it
+      train::Model model(*module, options);
+      require_dense(model, options);
+      if (options.hook) options.hook->check(train::parts_of(model.dense()));
+      for (const auto& [name, parameter, note] : model.trainable) {  // that of another Reducer retires it
         if (train::Reducer::of(parameter) == nullptr) train::require_unheard(name, parameter);
       }
-    });
-    return train::alike(std::move(*model), communicator, options);
+      return model;
+    };
+    train::Model model = train::make_alike(communicator, "DistributedDataParallel", text_of(options), make);
+    train::compare_machines(communicator, options.require_equal_machines);
+    return model;
   }
 
   static void require_compatible(const DistributedDataParallelOptions& options) {

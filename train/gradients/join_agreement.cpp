@@ -1,11 +1,12 @@
 #include "gradients/join_agreement.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "ranks/agreement.hpp"
+#include "kolo/train/averages.hpp"
 
 namespace kolo::train {
 
@@ -13,11 +14,8 @@ JoinAgreement::JoinAgreement(Communicator communicator, JoinMode mode)
     : communicator_(std::move(communicator)),
       mode_(mode),
       all_(static_cast<std::size_t>(communicator_.size())) {
-  if (const auto odd = find_odd(communicator_, static_cast<std::uint64_t>(mode))) {
-    throw MismatchError("join(): rank " + std::to_string(odd->rank) + " asks for another mode than rank " +
-                            std::to_string(odd->usual),
-                        {.peer = odd->rank, .collective = "DistributedDataParallel"});
-  }
+  constexpr std::array kNames{"divide_by_all", "divide_by_active", "weigh_by_samples"};
+  agree(communicator_, "join()", kNames.at(static_cast<std::size_t>(mode)));
 }
 
 JoinAgreement::~JoinAgreement() {

@@ -12,7 +12,6 @@
 #include "gradients/unused_parameters.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/autograd_run.hpp"
-#include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
 
 namespace kolo::train {

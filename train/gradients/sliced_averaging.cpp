@@ -13,7 +13,7 @@
 #include "gradients/times.hpp"
 #include "kolo/error.hpp"
 #include "kolo/timeline.hpp"
-#include "ranks/agreement.hpp"
+#include "kolo/train/averages.hpp"
 
 namespace kolo::train {
 namespace {
@@ -59,7 +59,7 @@ SlicedAveraging::SlicedAveraging(std::vector<NamedTensor> parameters, std::vecto
       first_use_([this](std::span<const std::size_t> used, FirstUse::Access) {
         for (const std::size_t bucket : used) use(bucket);
       }) {
-  require_on_all(communicator, "DistributedDataParallel", [&] {  // it calls a function of the program's
+  agree(communicator, "DistributedDataParallel", "", [&] {  // it calls a function of the program's
     for (const Bucket& bucket : buckets_) {
       Entry entry{.parameters = {}};
       for (const Bucket::Slot& slot : bucket.slots())

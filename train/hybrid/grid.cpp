@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "optim/gradient_norm.hpp"
-#include "ranks/agreement.hpp"
 
 namespace kolo {
 namespace {
@@ -20,27 +20,23 @@ std::string text_of(const GridOptions& options) {
          ", pipeline " + std::to_string(options.pipeline) + ", tensor " + std::to_string(options.tensor);
 }
 
-void require_sound(Communicator& communicator, const GridOptions& options) {
-  if (const auto odd = train::find_odd_text(communicator, text_of(options), "grid"))
-    throw MismatchError("the grids differ: " + odd->text, {.peer = odd->rank, .collective = "Grid"});
+void require_sound(const GridOptions& options, int ranks) {
   for (const int parts : {options.data, options.sharded, options.pipeline, options.tensor}) {
     if (parts < 1)
-      throw InvalidArgumentError("a grid of " + text_of(options) + ": each part is 1 or more",
-                                 {.collective = "Grid"});
+      throw InvalidArgumentError("a grid of " + text_of(options) + ": each part is 1 or more", {});
   }
   const std::int64_t cells = std::int64_t{options.data} * options.sharded * options.pipeline * options.tensor;
-  if (cells != communicator.size()) {
-    throw InvalidArgumentError("a grid of " + text_of(options) + " takes " + std::to_string(cells) +
-                                   " ranks, and there are " + std::to_string(communicator.size()),
-                               {.collective = "Grid"});
-  }
+  if (cells == ranks) return;
+  throw InvalidArgumentError("a grid of " + text_of(options) + " takes " + std::to_string(cells) +
+                                 " ranks, and there are " + std::to_string(ranks),
+                             {});
 }
 
 }  // namespace
 
 Grid::Grid(Communicator communicator, const GridOptions& options) : all_(std::move(communicator)) {
   if (!all_.valid()) throw InvalidArgumentError("the communicator is not valid", {});
-  require_sound(all_, options);
+  agree(all_, "Grid", text_of(options), [&] { require_sound(options, all_.size()); });
   const int rank = all_.rank();
   const int slice = rank % options.tensor;
   const int shard = rank / options.tensor % options.sharded;

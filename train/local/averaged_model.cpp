@@ -8,7 +8,8 @@ namespace kolo {
 
 struct AveragedModel::State {
   State(const torch::nn::Module& module, Communicator communicator)
-      : model(train::agree("AveragedModel", module, communicator, "no options", [](const train::Model&) {})),
+      : model(train::agree_on_model("AveragedModel", module, communicator, "no options",
+                                    [](const train::Model&) {})),
         parameters(model.parameters),
         buffers(model.buffers) {
     train::FlatTensors averages(model.parameters), averaged_buffers(model.buffers);

@@ -1,41 +1,36 @@
 #include "local/plan.hpp"
 
-#include <optional>
-
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
-#include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
 #include "ranks/replicas.hpp"
 
 namespace kolo::train {
 
-AgreedModel agree(const std::string& who, const torch::nn::Module& module, Communicator& communicator,
-                  const std::string& settings, const std::function<void(const Model&)>& require_valid) {
-  std::optional<Model> model;
+AgreedModel agree_on_model(const char* who, const torch::nn::Module& module, Communicator& communicator,
+                           const std::string& settings,
+                           const std::function<void(const Model&)>& require_valid) {
   AgreedModel agreed;
-  require_on_all(communicator, who, [&] {
-    model.emplace(module, DistributedDataParallelOptions{});
-    require_valid(*model);
-    agreed = {.parameters = model->trainable, .buffers = {}, .frozen = model->frozen, .all = model->all()};
-    for (const NamedTensor& buffer : model->buffers) {
+  std::string lines;
+  agree(communicator, who, lines, [&] {
+    const Model model(module, DistributedDataParallelOptions{});
+    require_valid(model);
+    agreed = {.parameters = model.trainable, .buffers = {}, .frozen = model.frozen, .all = model.all()};
+    for (const NamedTensor& buffer : model.buffers) {
       if (!buffer.tensor.is_floating_point()) continue;
       dtype_of_tensor(buffer.tensor.scalar_type());
       agreed.buffers.push_back(buffer);
     }
+    lines = settings + '\n' + text_of_layout(agreed.all);
   });
-  const std::string mine = who + ", " + settings + '\n' + text_of_layout(agreed.all);
-  if (const auto odd = find_odd_text(communicator, mine, "tensor")) {
-    throw MismatchError("the ranks do not agree on what to average: " + odd->text,
-                        {.peer = odd->rank, .collective = who});
-  }
   return agreed;
 }
 
-AgreedModel agree_and_replicate(const std::string& who, const torch::nn::Module& module,
-                                Communicator& communicator, const std::string& settings,
+AgreedModel agree_and_replicate(const char* who, const torch::nn::Module& module, Communicator& communicator,
+                                const std::string& settings,
                                 const std::function<void(const Model&)>& require_valid) {
-  AgreedModel agreed = agree(who, module, communicator, settings, require_valid);
+  AgreedModel agreed = agree_on_model(who, module, communicator, settings, require_valid);
   Replicator(agreed.all).run(communicator, 0);
   return agreed;
 }

@@ -21,14 +21,14 @@ struct AgreedModel {
   NamedTensors all;         ///< with the other buffers
 };
 
-/// Collective. Throws, on all ranks, InvalidArgumentError that names a rank where `require_valid` throws or
-/// whose model cannot be served, and MismatchError that names the rank whose `settings` or tensors differ
-/// from most ranks', and the first difference. `who` begins their texts.
-AgreedModel agree(const std::string& who, const torch::nn::Module& module, Communicator& communicator,
-                  const std::string& settings, const std::function<void(const Model&)>& require_valid);
+/// Collective: throws what agree() does where `require_valid` throws or the model cannot be served, and where
+/// `settings` or tensors differ.
+AgreedModel agree_on_model(const char* who, const torch::nn::Module& module, Communicator& communicator,
+                           const std::string& settings,
+                           const std::function<void(const Model&)>& require_valid);
 /// The same, then copies rank 0's tensors to all ranks.
-AgreedModel agree_and_replicate(const std::string& who, const torch::nn::Module& module,
-                                Communicator& communicator, const std::string& settings,
+AgreedModel agree_and_replicate(const char* who, const torch::nn::Module& module, Communicator& communicator,
+                                const std::string& settings,
                                 const std::function<void(const Model&)>& require_valid);
 
 /// Where a parameter that was frozen wants gradients now, this rank ends the communicator on all ranks and

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "kolo/error.hpp"
-#include "ranks/agreement.hpp"
+#include "kolo/train/averages.hpp"
 
 namespace kolo::train {
 namespace {
@@ -103,7 +103,8 @@ ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups group
   for (auto& group : groups) {
     if (!group.has_options()) group.set_options(std::make_unique<AdamOptions>(defaults));
   }
-  const std::string problem = problem_of([&] {
+  std::string lines;
+  agree(communicator, "OneBitAdam", lines, [&] {
     if (options.freeze_after_steps == 0)
       throw InvalidArgumentError("freeze_after_steps is 0: the second moment comes of the steps before", {});
     if (!model.keeps_ranks_equal())
@@ -111,17 +112,8 @@ ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups group
     require_in_range(defaults);
     for (const auto& group : groups) require_in_range(options_of(group));
     require_all_parameters(averaged, groups);
+    lines = text_of(averaged, groups, options);
   });
-  if (const auto complaint = first_complaint(communicator, problem)) {
-    throw InvalidArgumentError(
-        "rank " + std::to_string(complaint->rank) + " cannot make a OneBitAdam: " + complaint->text,
-        {.peer = complaint->rank, .collective = "OneBitAdam"});
-  }
-  const std::string mine = text_of(averaged, groups, options);
-  if (const auto complaint = first_difference(communicator, mine, "parameters")) {
-    throw MismatchError("the optimizers differ: " + complaint->text,
-                        {.peer = complaint->rank, .collective = "OneBitAdam"});
-  }
   return groups;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
 #include "pipeline/pipeline_step.hpp"
 #include "pipeline/split_model.hpp"
@@ -41,18 +42,11 @@ std::string text_of(const PipelineModel& model) {
   return text.str() + '\n' + train::text_of_layout(train::once(model.layers->named_parameters()));
 }
 
-/// Collective.
-void require_agreement(Communicator& communicator, const std::string& text) {
-  if (const auto odd = train::find_odd_text(communicator, text, "setting"))
-    throw MismatchError("the pipelines differ: " + odd->text, {.peer = odd->rank, .collective = kCall});
-}
-
-/// Collective: throws InvalidArgumentError on all ranks where one has a problem.
-void require_sound(Communicator& communicator, const std::string& problem) {
-  if (const auto complaint = train::first_complaint(communicator, problem)) {
-    throw InvalidArgumentError("rank " + std::to_string(complaint->rank) + ": " + complaint->text,
-                               {.peer = complaint->rank, .collective = kCall});
-  }
+/// Collective: where a rank has a problem, all throw.
+void require_sound(Communicator& communicator, const std::string& problem, const std::string& lines = {}) {
+  agree(communicator, kCall, lines, [&] {
+    if (!problem.empty()) throw InvalidArgumentError(problem, {});
+  });
 }
 
 std::string problem_of_stages(const std::vector<PipelineStage>& stages, int chunks) {
@@ -105,8 +99,7 @@ std::unique_ptr<train::TiedParameters> tie(Communicator& communicator, const tra
   require_sound(communicator, problem);
   const std::string firsts = train::text_from(communicator, is_first ? text_of(pairs, true) : "", 0);
   if (is_last) {
-    problem = train::difference(text_of(pairs, false), firsts, "the last stage", "the first stage",
-                                "tied parameter");
+    problem = train::difference(text_of(pairs, false), firsts, communicator.rank(), 0);
   }
   require_sound(communicator, problem);
   Communicator ends;
@@ -193,8 +186,7 @@ void require_usable(Communicator& own, const std::vector<PipelineStage>& stages,
 PipelineParallel::PipelineParallel(std::vector<PipelineStage> stages, Loss loss, Communicator communicator,
                                    PipelineParallelOptions options) {
   Communicator own = own_of(communicator);
-  require_agreement(own, text_of(options));
-  require_sound(own, train::problem_of_shape(shape_of(options, own.size())));
+  require_sound(own, train::problem_of_shape(shape_of(options, own.size())), text_of(options));
   require_usable(own, stages, loss, options);
   state_ = std::make_unique<State>(std::move(stages), std::move(loss), std::move(communicator),
                                    std::move(own), options);
@@ -203,7 +195,7 @@ PipelineParallel::PipelineParallel(std::vector<PipelineStage> stages, Loss loss,
 PipelineParallel::PipelineParallel(PipelineModel model, Loss loss, Communicator communicator,
                                    PipelineParallelOptions options) {
   Communicator own = own_of(communicator);
-  require_agreement(own, text_of(options) + text_of(model));
+  const std::string lines = text_of(options) + text_of(model);
   const train::PipelineShape shape = shape_of(options, own.size());
   std::string problem = train::problem_of_shape(shape);
   if (problem.empty() && model.layers.is_empty()) problem = "there is no model";
@@ -213,7 +205,7 @@ PipelineParallel::PipelineParallel(PipelineModel model, Loss loss, Communicator 
     problem = train::problem_of_borders(model.borders, layers, shape.stages());
   }
   if (problem.empty()) problem = train::problem_of_shared(model.layers, model.borders, options.tie);
-  require_sound(own, problem);
+  require_sound(own, problem, lines);
   std::vector<PipelineStage> stages =
       train::stages_of(model.layers, model.borders, shape, communicator.rank());
   require_usable(own, stages, loss, options);

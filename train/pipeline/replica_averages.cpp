@@ -7,9 +7,9 @@
 
 #include "gradients/bucket_assignment.hpp"
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/tensor.hpp"
-#include "ranks/agreement.hpp"
 
 namespace kolo::train {
 namespace {
@@ -33,10 +33,11 @@ ReplicaAverages::ReplicaAverages(const std::vector<std::shared_ptr<torch::nn::Mo
                                  Communicator communicator)
     : communicator_(std::move(communicator)) {
   NamedTensors all;
-  const std::string problem = problem_of([&] { all = tensors_of_all(modules); });
-  if (const auto complaint = first_complaint(communicator_, problem))
-    throw InvalidArgumentError(complaint->text, {.peer = complaint->rank});
-  require_same_layout(communicator_, all, "a stage");
+  std::string lines;
+  agree(communicator_, "replicas of a stage", lines, [&] {
+    all = tensors_of_all(modules);
+    lines = text_of_layout(all);
+  });
   Replicator(all).run(communicator_, 0);
 
   std::vector<ParameterSize> sizes;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "ranks/agreement.hpp"
 
 namespace kolo {
@@ -60,22 +61,12 @@ bool has_finite_gradient(const at::Tensor& parameter) {
 
 LossScaler::LossScaler(DistributedDataParallelBase& model, const LossScalerOptions& options)
     : model_(model), options_(options), scale_(options.initial_scale) {
-  Communicator& communicator = model.communicator();
-  const std::string problem = problem_of([&] {
+  agree(model.communicator(), "LossScaler", text_of(options), [&] {
     require_in_range(options);
     if (!model.keeps_ranks_equal())
       throw InvalidArgumentError("the model has a hook with which ranks' averages differ", {});
     set_scale(scale_);
   });
-  if (const auto complaint = train::first_complaint(communicator, problem)) {
-    throw InvalidArgumentError(
-        "rank " + std::to_string(complaint->rank) + " cannot make a LossScaler: " + complaint->text,
-        {.peer = complaint->rank, .collective = "LossScaler"});
-  }
-  if (const auto complaint = train::first_difference(communicator, text_of(options), "options")) {
-    throw MismatchError("the loss scalers differ: " + complaint->text,
-                        {.peer = complaint->rank, .collective = "LossScaler"});
-  }
 }
 
 at::Tensor LossScaler::scale(const at::Tensor& loss) {

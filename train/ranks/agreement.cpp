@@ -3,11 +3,13 @@
 #include "kolo/train/libtorch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <sstream>
 #include <vector>
 
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 
 namespace kolo::train {
 namespace {
@@ -36,15 +38,7 @@ std::optional<Complaint> first_complaint(Communicator& communicator, const std::
   return Complaint{rank, text_from(communicator, mine, rank)};
 }
 
-void require_on_all(Communicator& communicator, const std::string& who, const std::function<void()>& action) {
-  if (const auto complaint = first_complaint(communicator, problem_of(action))) {
-    throw InvalidArgumentError(who + ": " + name_of_rank(complaint->rank) + ": " + complaint->text,
-                               {.peer = complaint->rank, .collective = who});
-  }
-}
-
-std::string difference(const std::string& mine, const std::string& others, const std::string& me,
-                       const std::string& other, const std::string& what) {
+std::string difference(const std::string& mine, const std::string& others, int rank, int other) {
   std::istringstream my_lines(mine), other_lines(others);
   std::string my_line, other_line;
   while (true) {
@@ -52,16 +46,9 @@ std::string difference(const std::string& mine, const std::string& others, const
     const bool have_other = static_cast<bool>(std::getline(other_lines, other_line));
     if (!have_mine && !have_other) return {};
     if (have_mine && have_other && my_line == other_line) continue;
-    return me + " has " + (have_mine ? my_line : "no further " + what) + " where " + other + " has " +
-           (have_other ? other_line : "no further " + what);
+    return name_of_rank(rank) + " has " + (have_mine ? my_line : "nothing") + " where " +
+           name_of_rank(other) + " has " + (have_other ? other_line : "nothing");
   }
-}
-
-std::optional<Complaint> first_difference(Communicator& communicator, const std::string& mine,
-                                          const std::string& what) {
-  const std::string roots = text_from(communicator, mine, 0);
-  return first_complaint(communicator,
-                         difference(mine, roots, name_of_rank(communicator.rank()), name_of_rank(0), what));
 }
 
 std::optional<Odd> find_odd(std::span<const std::uint64_t> by_rank) {
@@ -87,16 +74,6 @@ std::optional<Odd> find_odd(Communicator& communicator, std::uint64_t mine) {
   return find_odd(all);
 }
 
-std::optional<Complaint> find_odd_text(Communicator& communicator, const std::string& mine,
-                                       const std::string& what) {
-  const auto odd = find_odd(communicator, hash_of(mine.data(), mine.size()));
-  if (!odd) return {};
-  const std::string odds = text_from(communicator, mine, odd->rank);
-  const std::string usual = text_from(communicator, mine, odd->usual);
-  return Complaint{odd->rank,
-                   difference(odds, usual, name_of_rank(odd->rank), name_of_rank(odd->usual), what)};
-}
-
 std::uint64_t hash_of(const void* data, std::size_t bytes) {
   constexpr std::uint64_t kPrime = 0x9E3779B97F4A7C15u;
   const auto* at = static_cast<const std::byte*>(data);
@@ -114,3 +91,31 @@ std::uint64_t hash_of(const void* data, std::size_t bytes) {
 }
 
 }  // namespace kolo::train
+
+namespace kolo {
+
+void agree(Communicator& communicator, const char* who, const std::string& lines,
+           const std::function<void()>& require_valid) {
+  const std::string problem = require_valid ? problem_of(require_valid) : "";
+  const std::string text =
+      std::string(who) + '\n' + lines;  // ranks that come from other calls differ in `who`
+  const std::array<std::uint64_t, 2> mine{problem.size(), train::hash_of(text.data(), text.size())};
+  std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(communicator.size())), hashes;
+  communicator.all_gather(ConstBuffer(mine.data(), mine.size(), DType::uint64), Buffer(all));
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    hashes.push_back(all[i + 1]);
+    if (all[i] == 0) continue;
+    const int rank = static_cast<int>(i / 2);
+    const std::string of_rank = train::text_from(communicator, problem, rank);
+    throw InvalidArgumentError(std::string(who) + ": " + train::name_of_rank(rank) + ": " + of_rank,
+                               {.peer = rank, .collective = who});
+  }
+  const auto odd = train::find_odd(hashes);
+  if (!odd) return;
+  const std::string odds = train::text_from(communicator, text, odd->rank);
+  const std::string usual = train::text_from(communicator, text, odd->usual);
+  throw MismatchError(std::string(who) + ": " + train::difference(odds, usual, odd->rank, odd->usual),
+                      {.peer = odd->rank, .collective = who});
+}
+
+}  // namespace kolo

@@ -9,19 +9,11 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "ranks/agreement.hpp"
 #include "ranks/model.hpp"
 #include "ranks/wait_all.hpp"
 
 namespace kolo {
 namespace {
-
-void require_same_names(const Metrics& metrics, Communicator& communicator) {
-  std::string mine;
-  for (const auto& [name, value] : metrics) mine += '\'' + name + "'\n";
-  if (const auto odd = train::find_odd_text(communicator, mine, "metric"))
-    throw MismatchError("the metrics differ: " + odd->text, {.peer = odd->rank, .collective = "average"});
-}
 
 /// Sparse tensors are for buffer_of() to refuse: newer libtorch throws an error of its own for their
 /// contiguous().
@@ -32,7 +24,9 @@ at::Tensor contiguous_of(const at::Tensor& tensor) {
 }  // namespace
 
 Metrics average(const Metrics& metrics, Communicator& communicator, double weight) {
-  require_same_names(metrics, communicator);
+  std::string names;
+  for (const auto& [name, value] : metrics) names += '\'' + name + "'\n";
+  agree(communicator, "average", names);
   std::vector<double> weights(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(ConstBuffer(&weight, 1, DType::float64), Buffer(weights));
   double total = 0;
@@ -59,16 +53,12 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
   const c10::NoGradGuard no_grad;
   const train::NamedTensors parameters = train::once(module.named_parameters());
   std::vector<at::Tensor> contiguous;
-  const std::string problem = problem_of([&] {
+  agree(communicator, "average_parameters", train::text_of_layout(parameters), [&] {
     for (const train::NamedTensor& parameter : parameters) {
       contiguous.push_back(contiguous_of(parameter.tensor.detach()));
       buffer_of(contiguous.back());
     }
   });
-  train::require_same_layout(communicator, parameters, "average_parameters");
-  if (const auto complaint = train::first_complaint(communicator, problem))
-    throw InvalidArgumentError(complaint->text,
-                               {.peer = complaint->rank, .collective = "average_parameters"});
   const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
   std::vector<Work> works;
   for (const at::Tensor& tensor : contiguous)

@@ -50,8 +50,12 @@ void copy_object(const std::string& what, const Save& save, const Load& load, Co
 
 void broadcast(const torch::nn::Module& module, Communicator& communicator, int root) {
   const train::WholeParameters whole(module.parameters());
-  const train::NamedTensors tensors = train::tensors_of(module);
-  train::require_same_layout(communicator, tensors, "broadcast of a model");
+  train::NamedTensors tensors;
+  std::string lines;
+  agree(communicator, "broadcast", lines, [&] {
+    tensors = train::tensors_of(module);
+    lines = train::text_of_layout(tensors);
+  });
   train::Replicator(tensors).run(communicator, root);
 }
 

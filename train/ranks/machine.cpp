@@ -7,7 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include "kolo/error.hpp"
-#include "ranks/agreement.hpp"
+#include "kolo/train/averages.hpp"
 
 namespace kolo::train {
 
@@ -20,14 +20,17 @@ std::string machine() {
 }
 
 void compare_machines(Communicator& communicator, bool require_equal) {
-  const auto odd = find_odd_text(communicator, machine(), "setting");
-  if (!odd) return;
-  const std::string text =
-      "the ranks' machines differ: " + odd->text +
-      "; so what their optimizers make of the same gradients may differ in the last bits";
-  if (require_equal) throw MismatchError(text, {.peer = odd->rank, .collective = "DistributedDataParallel"});
-  if (communicator.rank() == 0)
-    TORCH_WARN(text, " (see DistributedDataParallelOptions::check_parameters_every)");
+  try {
+    agree(communicator, "the ranks' machines differ", machine());
+  } catch (const MismatchError& error) {
+    const std::string text =
+        std::string(error.what()) +
+        "; so what their optimizers make of the same gradients may differ in the last bits";
+    if (require_equal)
+      throw MismatchError(text, {.peer = error.context().peer, .collective = "DistributedDataParallel"});
+    if (communicator.rank() == 0)
+      TORCH_WARN(text, " (see DistributedDataParallelOptions::check_parameters_every)");
+  }
 }
 
 }  // namespace kolo::train

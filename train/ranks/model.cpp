@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
-#include <sstream>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
-#include "ranks/machine.hpp"
 
 namespace kolo::train {
 namespace {
@@ -41,22 +41,6 @@ void require_served(const char* kind, const NamedTensor& named) {
   } catch (const InvalidArgumentError& error) {
     throw InvalidArgumentError(which + ": " + error.what(), {});
   }
-}
-
-std::string text_of(const DistributedDataParallelOptions& options) {
-  std::ostringstream text;
-  text << std::boolalpha << "the options first_bucket_bytes " << options.first_bucket_bytes
-       << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
-       << ", bucket_borders " << (options.bucket_borders == BucketBorders::sizes ? "sizes" : "measured")
-       << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
-       << options.find_unused_parameters << ", static_graph " << options.static_graph << ", overlap_forward "
-       << static_cast<bool>(options.overlap_forward) << ", require_equal_machines "
-       << options.require_equal_machines << ", check_parameters_every " << options.check_parameters_every
-       << ", sparse_method "
-       << (options.sparse_method == SparseMethod::all_reduce ? "all_reduce" : "all_gather") << ", wire "
-       << (options.wire ? name_of(*options.wire) : "not set") << ", hook "
-       << (options.hook ? options.hook->describe() : "none");
-  return text.str();
 }
 
 using TensorSet = std::unordered_set<const c10::TensorImpl*>;
@@ -217,12 +201,18 @@ NamedTensors Model::all() const {
   return result;
 }
 
-Model alike(Model model, Communicator& communicator, const DistributedDataParallelOptions& options) {
-  const NamedTensors all = model.all();
-  require_same_layout(communicator, all, text_of(options));
-  compare_machines(communicator, options.require_equal_machines);
+Model make_alike(Communicator& communicator, const char* who, const std::string& settings,
+                 const std::function<Model()>& make) {
+  std::optional<Model> model;
+  NamedTensors all;
+  std::string lines;
+  agree(communicator, who, lines, [&] {
+    model.emplace(make());
+    all = model->all();
+    lines = settings + '\n' + text_of_layout(all);
+  });
   Replicator(all).run(communicator, 0);
-  return model;
+  return std::move(*model);
 }
 
 }  // namespace kolo::train

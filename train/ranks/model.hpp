@@ -5,6 +5,7 @@
 
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,7 +51,9 @@ struct Model {
   NamedTensors ignored;  ///< parameters
 };
 
-/// Collective: the same model, with rank 0's values. Throws as require_same_layout().
-Model alike(Model model, Communicator& communicator, const DistributedDataParallelOptions& options);
+/// Collective: what `make` makes, with rank 0's values. Throws, on all ranks, what agree() does where `make`
+/// throws, and where `settings` or the models' names, types, shapes, strides and notes are not the same.
+Model make_alike(Communicator& communicator, const char* who, const std::string& settings,
+                 const std::function<Model()>& make);
 
 }  // namespace kolo::train

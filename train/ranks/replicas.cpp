@@ -9,7 +9,6 @@
 
 #include "kolo/error.hpp"
 #include "libtorch/first_use.hpp"
-#include "ranks/agreement.hpp"
 #include "ranks/parts.hpp"
 #include "ranks/wait_all.hpp"
 
@@ -35,15 +34,6 @@ std::string text_of_layout(std::span<const NamedTensor> tensors) {
   std::string text;
   for (const NamedTensor& named : tensors) text += describe(named) + '\n';
   return text;
-}
-
-void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors,
-                         const std::string& settings) {
-  const std::string mine = settings + '\n' + text_of_layout(tensors);
-  if (const auto complaint = first_difference(communicator, mine, "tensor")) {
-    throw MismatchError("the models differ: " + complaint->text,
-                        {.peer = complaint->rank, .collective = "DistributedDataParallel"});
-  }
 }
 
 Replicator::Replicator(const std::vector<NamedTensor>& tensors) {

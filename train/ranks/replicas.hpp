@@ -23,11 +23,6 @@ struct NamedTensor {
 /// A line for each tensor, with its name, type, shape, strides, note, and of what model it is which part.
 std::string text_of_layout(std::span<const NamedTensor> tensors);
 
-/// Collective: throws MismatchError, on every rank the same one, that names the first rank whose `settings`
-/// or list of names, types, shapes, strides and notes differs from rank 0's, and the first difference.
-void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors,
-                         const std::string& settings);
-
 /// Copies one rank's values of a fixed list of tensors to all ranks. Small tensors travel together in one
 /// message through staging memory, which is kept between calls.
 class Replicator {

@@ -78,10 +78,9 @@ void agree_on_plan(Store& store, int rank, int size, const PlanOfRank& mine,
   }
   if (const auto odd = find_odd(hashes)) {
     const auto one = static_cast<std::size_t>(odd->rank), usual = static_cast<std::size_t>(odd->usual);
-    throw MismatchError(
-        "parameter servers cannot begin: " + difference(plans[one].substr(1), plans[usual].substr(1),
-                                                        rank_name(one), rank_name(usual), "parameter"),
-        {.peer = odd->rank});
+    throw MismatchError("parameter servers cannot begin: " +
+                            difference(plans[one].substr(1), plans[usual].substr(1), odd->rank, odd->usual),
+                        {.peer = odd->rank});
   }
 }
 

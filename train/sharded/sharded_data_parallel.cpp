@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "kolo/error.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "optim/gradient_norm.hpp"
-#include "ranks/agreement.hpp"
+#include "ranks/machine.hpp"
 #include "ranks/model.hpp"
 #include "ranks/parts.hpp"
 #include "sharded/sharded_step.hpp"
@@ -30,13 +29,6 @@ std::string text_of(const ShardedDataParallelOptions& options) {
        << ", broadcast_buffers " << options.broadcast_buffers << ", units";
   for (const std::string& unit : options.units) text << ' ' << unit;
   return text.str();
-}
-
-void require_equal(Communicator& communicator, const ShardedDataParallelOptions& options) {
-  if (const auto complaint = train::first_difference(communicator, text_of(options), "options")) {
-    throw MismatchError("the options differ: " + complaint->text,
-                        {.peer = complaint->rank, .collective = "ShardedDataParallel"});
-  }
 }
 
 void require_dense(const train::Model& model) {
@@ -67,7 +59,7 @@ struct ShardedDataParallelBase::State {
       : module(std::move(module_)),
         communicator(std::move(communicator_)),
         own(communicator.split(0)),
-        model(agree(own, module.get(), options, units)),
+        model(agreed(own, module.get(), options, units)),
         buffers(model.buffers),
         step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options.shard) {
     for (const train::Unit& unit : step.units()) {
@@ -78,20 +70,21 @@ struct ShardedDataParallelBase::State {
         {.of = "a ShardedDataParallel", .for_norms = "its clip_gradients()", .is_divided = true});
   }
 
-  static train::Model agree(Communicator& communicator, const torch::nn::Module* module,
-                            const ShardedDataParallelOptions& options,
-                            std::vector<train::PlannedUnit>& units) {
-    require_equal(communicator, options);
-    std::optional<train::Model> model;
-    train::require_on_all(communicator, "ShardedDataParallel", [&] {
+  static train::Model agreed(Communicator& communicator, const torch::nn::Module* module,
+                             const ShardedDataParallelOptions& options,
+                             std::vector<train::PlannedUnit>& units) {
+    const auto make = [&] {
       if (module == nullptr) throw InvalidArgumentError("there is no model", {});
-      model.emplace(*module, DistributedDataParallelOptions{});
-      require_dense(*model);
-      units = train::plan_units(*module, options.units, model->trainable);
-      for (const train::NamedTensor& parameter : model->trainable)
+      train::Model model(*module, DistributedDataParallelOptions{});
+      require_dense(model);
+      units = train::plan_units(*module, options.units, model.trainable);
+      for (const train::NamedTensor& parameter : model.trainable)
         train::require_unheard(parameter.name, parameter.tensor);
-    });
-    return train::alike(std::move(*model), communicator, {});
+      return model;
+    };
+    train::Model model = train::make_alike(communicator, "ShardedDataParallel", text_of(options), make);
+    train::compare_machines(communicator, false);
+    return model;
   }
 
   std::shared_ptr<torch::nn::Module> module;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/random_state.hpp"
 #include "optim/gradient_norm.hpp"
@@ -97,20 +98,16 @@ std::vector<TensorParallelParameter> tensor_parallel_parameters(const torch::nn:
   return once;
 }
 
-void agree_on_module(const std::string& who, Communicator group, const std::string& text,
+void agree_on_module(const char* who, Communicator group, const std::string& text,
                      const at::Generator* generator, const std::function<void()>& require_valid) {
-  if (!group.valid()) throw InvalidArgumentError(who + ": the communicator is not valid", {});
-  train::require_on_all(group, who, require_valid);
-  std::ostringstream mine;
-  mine << who << ", " << text << '\n';
+  if (!group.valid()) throw InvalidArgumentError(std::string(who) + ": the communicator is not valid", {});
+  std::ostringstream lines;
+  lines << text << '\n';
   if (generator) {
-    mine << "a generator of random numbers in the state " << std::hex << hash_of_state(*generator) << '\n';
+    lines << "a generator of random numbers, for initial values, in the state " << std::hex
+          << hash_of_state(*generator) << '\n';
   }
-  if (const auto odd = train::find_odd_text(group, mine.str(), "line")) {
-    throw MismatchError(
-        "the ranks do not agree on a module, or not on the seed of its initial values: " + odd->text,
-        {.peer = odd->rank, .collective = who});
-  }
+  agree(group, who, lines.str(), require_valid);
 }
 
 void mark_slices(const torch::nn::Module& module, const Communicator& group) {

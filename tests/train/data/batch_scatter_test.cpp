@@ -95,7 +95,7 @@ TEST(Scatter, WhatIsNoBatchIsRefused) {
             std::string::npos);
   const std::string none =
       error_of_all(2, [](Communicator& communicator) { const BatchScatter scatter(communicator, {}); });
-  EXPECT_NE(none.find("rank 0 has no source of batches"), std::string::npos) << none;
+  EXPECT_NE(none.find("BatchScatter: rank 0: there is no source of batches"), std::string::npos) << none;
 }
 
 TEST(Scatter, ARankThatEndsEndsItForAll) {

@@ -320,7 +320,7 @@ TEST_F(Joining, WhatIsForgottenIsAnErrorOnAllRanks) {
                           auto join = model.join(communicator.rank() == 1 ? JoinMode::divide_by_all
                                                                           : JoinMode::divide_by_active);
                         }),
-           "rank 1 asks for another mode than rank 0");
+           "join(): rank 1 has divide_by_all where rank 0 has divide_by_active");
   contains(error_of_all(2,
                         [&](Communicator& communicator) {
                           DistributedDataParallel model(Chain(1), communicator);

@@ -58,15 +58,13 @@ TEST(LocalRefusals, OptionsOutOfTheirRangeNameTheirRank) {
 
 TEST(LocalRefusals, PlansThatDifferNameTheOddRank) {
   run_all(4, [](Communicator& communicator) {
-    expect_refusal(
-        communicator,
-        "rank 2 has ModelAverager, the options period 8, start_after_steps 0, no outer optimizer where "
-        "rank 0 has ModelAverager, the options period 16, start_after_steps 0, no outer optimizer",
-        with_odd_options({.period = 8}));
-    expect_refusal(communicator, "rank 2 has ModelAverager, the options period 16, start_after_steps 5,",
-                   with_odd_options({.start_after_steps = 5}));
     expect_refusal(communicator,
-                   "rank 2 has ModelAverager, the options period 16, start_after_steps 0, outer",
+                   "rank 2 has the options period 8, start_after_steps 0, no outer optimizer where "
+                   "rank 0 has the options period 16, start_after_steps 0, no outer optimizer",
+                   with_odd_options({.period = 8}));
+    expect_refusal(communicator, "rank 2 has the options period 16, start_after_steps 5,",
+                   with_odd_options({.start_after_steps = 5}));
+    expect_refusal(communicator, "rank 2 has the options period 16, start_after_steps 0, outer",
                    with_odd_options(with_outer({.learning_rate = 0.7})));
     expect_refusal(communicator, "rank 0 has GossipAverager", [](Communicator& all) {
       Chain chain(1);

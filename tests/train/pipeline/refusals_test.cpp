@@ -106,7 +106,7 @@ TEST(PipelineRefusals, WhatCannotBeIsRefusedOnAllRanks) {
        {[](PipelineModel&, auto& options) {
           options.tie = {{"0.weight", "9.weight"}};
         },
-        "the last stage has 'tied parameter' Double [3, 8] where the first stage has"},
+        "rank 2 has 'tied parameter' Double [3, 8] where rank 0 has"},
        {[](PipelineModel& model, auto&) {
           torch::nn::Linear shared(5, 5);
           model.layers = torch::nn::Sequential(shared, torch::nn::Tanh(), shared);
@@ -136,7 +136,7 @@ TEST(PipelineRefusals, ReplicasThatDifferAreRefusedOnAllRanksOfTheirPipelines) {
     torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2 + replica));
     const PipelineParallel pipeline(PipelineModel{net}, squares, pipe, {.data = data});
   });
-  expect_in(error, "rank 1: the models differ: rank 1 has '1.weight' Float [3, 2]");
+  expect_in(error, "rank 1: replicas of a stage: rank 1 has '1.weight' Float [3, 2]");
 }
 
 TEST(PipelineRefusals, ABatchThatCannotBeCutIsRefusedAndTheNextOneServes) {

@@ -217,12 +217,12 @@ std::string refusal(const LossScalerOptions& of_rank_1, const DistributedDataPar
 }
 
 TEST(LossScaler, BadOptionsAreAnErrorOnAllRanks) {
-  const std::string says = "rank 1 cannot make a LossScaler: ";
+  const std::string says = "LossScaler: rank 1: ";
   EXPECT_EQ(refusal({.initial_scale = 0}).find(says + "initial_scale is 0"), 0u);
   EXPECT_EQ(refusal({.growth_factor = 0.5}).find(says + "growth_factor is 0.5"), 0u);
   EXPECT_EQ(refusal({.growth_interval = 0}).find(says + "growth_interval is 0"), 0u);
   EXPECT_EQ(refusal({.backoff_factor = 1}).find(says + "backoff_factor is 1"), 0u);
-  EXPECT_EQ(refusal({.initial_scale = 2}).find("the loss scalers differ: rank 1 has initial_scale 2"), 0u);
+  EXPECT_EQ(refusal({.initial_scale = 2}).find("LossScaler: rank 1 has initial_scale 2"), 0u);
 }
 
 TEST(LossScaler, ModelsWhoseStepsCannotBeLeftOutAreRefused) {

@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
+#include "train/support/ranks.hpp"
+
 namespace kolo::train {
 namespace {
 
@@ -25,12 +29,38 @@ TEST(Agreement, TheOddRankIsTheOneUnlikeMost) {
 }
 
 TEST(Agreement, TheFirstLineThatDiffersIsTold) {
-  const auto told = [](const std::string& mine, const std::string& others) {
-    return difference(mine, others, "rank 1", "rank 0", "line");
-  };
-  EXPECT_EQ(told("a\nb\n", "a\nb\n"), "");
-  EXPECT_EQ(told("a\nb\nc\n", "a\nx\ny\n"), "rank 1 has b where rank 0 has x");
-  EXPECT_EQ(told("a\n", "a\nb\n"), "rank 1 has no further line where rank 0 has b");
+  EXPECT_EQ(difference("a\nb\n", "a\nb\n", 1, 0), "");
+  EXPECT_EQ(difference("a\nb\nc\n", "a\nx\ny\n", 1, 0), "rank 1 has b where rank 0 has x");
+  EXPECT_EQ(difference("a\n", "a\nb\n", 1, 0), "rank 1 has nothing where rank 0 has b");
+}
+
+/// What agree() throws on all of three ranks, of which one has other lines or a problem.
+std::string refused(int odd, const std::string& lines, const std::string& problem = {}) {
+  return test::error_of_all(3, [&](Communicator& communicator) {
+    const bool is_odd = communicator.rank() == odd;
+    std::string mine;
+    try {
+      agree(communicator, "Thing", mine, [&] {
+        if (is_odd && !problem.empty()) throw InvalidArgumentError(problem, {});
+        mine = is_odd ? lines : "one\ntwo\n";
+      });
+    } catch (const Error& error) {
+      EXPECT_EQ(error.context().peer, odd);
+      EXPECT_EQ(error.context().collective, "Thing");
+      EXPECT_EQ(dynamic_cast<const InvalidArgumentError*>(&error) != nullptr, !problem.empty());
+      throw;
+    }
+  });
+}
+
+TEST(Agreement, AllRanksAreToldWhichOneDiffersOrCannot) {
+  EXPECT_EQ(refused(2, "one\n2\n"), "Thing: rank 2 has 2 where rank 0 has two");
+  EXPECT_EQ(refused(0, "one\n"), "Thing: rank 0 has nothing where rank 1 has two") << "most are right";
+  EXPECT_EQ(refused(1, "", "no model"), "Thing: rank 1: no model");
+  const std::string other = test::error_of_all(2, [&](Communicator& communicator) {
+    agree(communicator, communicator.rank() == 0 ? "Thing" : "Other", "");
+  });
+  EXPECT_EQ(other, "Thing: rank 1 has Other where rank 0 has Thing");
 }
 
 TEST(Agreement, HashesSeeEveryByteAndTheLength) {

@@ -58,17 +58,18 @@ TEST(TensorRefusals, RanksThatDisagreeNameTheOddOne) {
     refuse<MixtureOfExperts>(group, "rank 2 has MixtureOfExperts, width 2, hidden 2, experts 8",
                              MixtureOfExpertsOptions{.width = 2, .hidden = 2, .experts = is_odd ? 8 : 4});
     refuse<VocabularyParallelEmbedding>(
-        group, "rank 2 has VocabularyParallelEmbedding, vocabulary 9, features 2",
+        group, "rank 2 has vocabulary 9, features 2",
         VocabularyParallelEmbeddingOptions{.vocabulary = is_odd ? 9 : 8, .features = 2});
   });
 }
 
 TEST(TensorRefusals, AnotherSeedIsNamed) {
   run_all(3, [](Communicator& group) {
-    expect_refusal(group, "rank 1 has a generator of random numbers in the state", [](Communicator& all) {
-      const auto generator = seeded(all.rank() == 1 ? 2 : 1);
-      ParallelMLP(ParallelMLPOptions{.width = 4, .hidden = 8, .generator = generator}, all);
-    });
+    expect_refusal(group, "rank 1 has a generator of random numbers, for initial values, in the state",
+                   [](Communicator& all) {
+                     const auto generator = seeded(all.rank() == 1 ? 2 : 1);
+                     ParallelMLP(ParallelMLPOptions{.width = 4, .hidden = 8, .generator = generator}, all);
+                   });
   });
 }
 

@@ -1,4 +1,5 @@
-// One value for all ranks: averages of metrics, parameters and gradients, and copies of what one rank has.
+// One value for all ranks: agreement, averages of metrics, parameters and gradients, copies of what one rank
+// has.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -17,6 +18,15 @@
 #include "kolo/communicator.hpp"
 
 namespace kolo {
+
+/// Collective: returns where all ranks can go on and agree, else throws the same error on all.
+/// `require_valid`, if there is one, is called first: where it throws, InvalidArgumentError names the first
+/// such rank, with what it says there. Where `lines` are not the same on all ranks, MismatchError names the
+/// first rank whose lines are not those of most (in a tie, not those of the first), and the first line that
+/// differs. `lines` are read after `require_valid`, which may write them. Costs 16 bytes a rank where all is
+/// well. `who` begins the texts.
+void agree(Communicator& communicator, const char* who, const std::string& lines,
+           const std::function<void()>& require_valid = {});
 
 /// Values by name: a loss, an accuracy, ...
 using Metrics = std::map<std::string, double>;

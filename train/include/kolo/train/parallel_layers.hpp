@@ -79,7 +79,7 @@ std::vector<TensorParallelParameter> tensor_parallel_parameters(const torch::nn:
 /// with what `require_valid` throws on the first rank where it throws, and MismatchError that names the rank
 /// whose `text` (one line, the options in words) is not that of most, or whose generator has another state,
 /// so that its initial values would not fit theirs (null: it has none that are random).
-void agree_on_module(const std::string& who, Communicator group, const std::string& text,
+void agree_on_module(const char* who, Communicator group, const std::string& text,
                      const at::Generator* generator, const std::function<void()>& require_valid);
 /// What such a constructor ends with: wrappers take the parameters that are not the same on all ranks for
 /// parts of a model. Local.

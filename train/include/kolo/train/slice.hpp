@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace kolo {
@@ -15,6 +16,18 @@ struct Slice {
   std::int64_t end() const noexcept { return begin + length; }
   /// Whether both are the same part.
   bool operator==(const Slice&) const noexcept = default;
+};
+
+/// The part of a whole parameter that one rank holds: all of it, or its slice along a dimension (a layer that
+/// is divided among a tensor group), or a range of elements of either (a shard).
+struct Region {
+  std::int64_t dimension = 0;     ///< along which `cut` is taken
+  std::optional<Slice> cut = {};  ///< the indices along `dimension`; nothing: all of them
+  std::optional<Slice> range =
+      {};  ///< elements of what is cut, in the order in which they lie in memory; nothing: all
+
+  /// Whether both are the same part.
+  bool operator==(const Region&) const noexcept = default;
 };
 
 /// What rank `rank` of `ranks` holds of `whole` elements. Slices follow each other in the order of the ranks
