@@ -48,7 +48,7 @@ TEST(TensorRefusals, RanksThatDisagreeNameTheOddOne) {
   run_all(4, [](Communicator& group) {
     const bool is_odd = group.rank() == 2;
     refuse<ColumnParallelLinear>(
-        group, "rank 2 has ColumnParallelLinear, in_features 8, out_features 12, bias true",
+        group, "rank 2 has in_features 8, out_features 12, bias true",
         ColumnParallelLinearOptions{.in_features = 8, .out_features = is_odd ? 12 : 8});
     refuse<ColumnParallelLinear>(
         group, "rank 2: 3 out_features cannot be divided among 4 ranks",
