@@ -54,10 +54,8 @@ struct DistributedDataParallelBase::State {
         buffers(model.buffers),
         check(model.parameters(), options.check_parameters_every) {
     reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
-    for (const train::NamedTensor& parameter : model.trainable)
-      known.insert(parameter.tensor.unsafeGetTensorImpl());
-    for (const train::NamedTensor& parameter : model.ignored)
-      known.insert(parameter.tensor.unsafeGetTensorImpl());
+    for (const NamedTensor& parameter : model.trainable) known.insert(parameter.tensor.unsafeGetTensorImpl());
+    for (const NamedTensor& parameter : model.ignored) known.insert(parameter.tensor.unsafeGetTensorImpl());
   }
 
   /// Collective. Tables come first.
@@ -139,7 +137,7 @@ struct DistributedDataParallelBase::State {
       const at::Tensor& tensor = parameter.value();
       if (!tensor.requires_grad() || known.contains(tensor.unsafeGetTensorImpl())) continue;
       const bool was_frozen = std::ranges::any_of(
-          model.frozen, [&](const train::NamedTensor& frozen) { return frozen.tensor.is_same(tensor); });
+          model.frozen, [&](const NamedTensor& frozen) { return frozen.tensor.is_same(tensor); });
       throw InvalidArgumentError(
           "parameter '" + parameter.key() + "' was " +
               (was_frozen ? "frozen when DistributedDataParallel was made and is not now"
@@ -316,7 +314,7 @@ std::vector<at::Tensor> DistributedDataParallelBase::parameters() const {
 std::vector<DistributedDataParallelBase::AveragedParameter> DistributedDataParallelBase::averaged_parameters()
     const {
   std::vector<AveragedParameter> result;
-  for (const train::NamedTensor& parameter : state_->model.trainable)
+  for (const NamedTensor& parameter : state_->model.trainable)
     result.push_back({parameter.name, parameter.tensor});
   for (const std::size_t table : state_->model.tables) result[table].has_sparse_gradients = true;
   return result;

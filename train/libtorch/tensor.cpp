@@ -1,13 +1,22 @@
 #include "kolo/train/tensor.hpp"
 
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
 #include <torch/version.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
 
 #include "kolo/error.hpp"
 #include "libtorch/first_use.hpp"
 
 namespace kolo {
 
-DType dtype_of_tensor(at::ScalarType type) {
+namespace {
+
+std::optional<DType> known_type(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
       return DType::float32;
@@ -40,9 +49,37 @@ DType dtype_of_tensor(at::ScalarType type) {
       return DType::float8_e5m2;
 #endif
     default:
-      throw InvalidArgumentError(std::string("kolo cannot reduce tensors of type ") + c10::toString(type),
-                                 {});
+      return {};
   }
+}
+
+/// The tensor, or a copy with its elements in their logical order. What buffer_of() refuses is for it to
+/// refuse: newer libtorch throws an error of its own for a sparse tensor's contiguous().
+at::Tensor contiguous_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided) return tensor;
+  const c10::NoGradGuard no_grad;
+  return tensor.contiguous();
+}
+
+/// The tensor, or memory for its elements in their logical order.
+at::Tensor memory_for(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_contiguous()) return tensor;
+  return at::empty(tensor.sizes(), tensor.options().requires_grad(false));
+}
+
+/// For calls that only move elements: as bytes if kolo does not know their type.
+Buffer moved(const at::Tensor& tensor) {
+  const bool is_plain = tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided;
+  if (!is_plain || known_type(tensor.scalar_type())) return buffer_of(tensor);
+  train::FirstUse::touch(tensor);
+  return {tensor.data_ptr(), tensor.nbytes(), DType::uint8};
+}
+
+}  // namespace
+
+DType dtype_of_tensor(at::ScalarType type) {
+  if (const auto dtype = known_type(type)) return *dtype;
+  throw InvalidArgumentError(std::string("kolo cannot reduce tensors of type ") + c10::toString(type), {});
 }
 
 Buffer buffer_of(const at::Tensor& tensor) {
@@ -58,6 +95,114 @@ Buffer buffer_of(const at::Tensor& tensor) {
   train::FirstUse::touch(tensor);
   return {tensor.data_ptr(), static_cast<std::uint64_t>(tensor.numel()),
           dtype_of_tensor(tensor.scalar_type())};
+}
+
+TensorWork& TensorWork::operator=(TensorWork&& other) noexcept {
+  settle();
+  work_ = std::move(other.work_);
+  read_ = std::move(other.read_);
+  memory_ = std::move(other.memory_);
+  result_ = std::move(other.result_);
+  return *this;
+}
+
+at::Tensor TensorWork::wait() {
+  work_.wait();
+  if (result_.defined() && memory_.defined() && !memory_.is_same(result_)) {
+    const c10::NoGradGuard no_grad;
+    result_.variable_data().copy_(memory_);  // like a write to memory, it counts no version
+  }
+  read_.reset();
+  memory_.reset();
+  return result_;
+}
+
+void TensorWork::settle() noexcept {
+  try {
+    work_.wait();
+  } catch (...) {
+    // The caller of wait() has the error.
+  }
+}
+
+std::chrono::nanoseconds wait_all(std::span<TensorWork> works) {
+  std::exception_ptr error;
+  std::chrono::nanoseconds longest{0};
+  for (TensorWork& work : works) {
+    try {
+      work.wait();
+      longest = std::max(longest, work.duration());
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+  return longest;
+}
+
+TensorWork all_reduce_async(const at::Tensor& tensor, Communicator& communicator, const Reduction& reduction,
+                            const CallOptions& options) {
+  at::Tensor memory = contiguous_of(tensor);
+  Work work = communicator.all_reduce_async(buffer_of(memory), reduction, options);
+  return {std::move(work), {}, std::move(memory), tensor};
+}
+
+TensorWork all_reduce_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
+                            const Reduction& reduction, const CallOptions& options) {
+  at::Tensor read = contiguous_of(in), memory = memory_for(out);
+  Work work = communicator.all_reduce_async(buffer_of(read), buffer_of(memory), reduction, options);
+  return {std::move(work), std::move(read), std::move(memory), out};
+}
+
+TensorWork all_gather_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
+                            const Counts& counts, const CallOptions& options) {
+  at::Tensor read = contiguous_of(in), memory = memory_for(out);
+  Work work = communicator.all_gather_async(buffer_of(read), buffer_of(memory), counts, options);
+  return {std::move(work), std::move(read), std::move(memory), out};
+}
+
+TensorWork reduce_scatter_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
+                                const Reduction& reduction, const Counts& counts,
+                                const CallOptions& options) {
+  at::Tensor read = contiguous_of(in), memory = memory_for(out);
+  Work work =
+      communicator.reduce_scatter_async(buffer_of(read), buffer_of(memory), reduction, counts, options);
+  return {std::move(work), std::move(read), std::move(memory), out};
+}
+
+TensorWork all_to_all_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
+                            const Counts& sent, const Counts& received, const CallOptions& options) {
+  at::Tensor read = contiguous_of(in), memory = memory_for(out);
+  Work work = communicator.all_to_all_async(buffer_of(read), buffer_of(memory), sent, received, options);
+  return {std::move(work), std::move(read), std::move(memory), out};
+}
+
+TensorWork scatter_async(const at::Tensor& in, const at::Tensor& out, int root, Communicator& communicator,
+                         const Counts& counts, const CallOptions& options) {
+  const bool is_root = communicator.rank() == root;
+  at::Tensor read = is_root ? contiguous_of(in) : at::Tensor(), memory = memory_for(out);
+  const ConstBuffer from = is_root ? ConstBuffer(buffer_of(read)) : ConstBuffer();
+  Work work = communicator.scatter_async(from, buffer_of(memory), root, counts, options);
+  return {std::move(work), std::move(read), std::move(memory), out};
+}
+
+TensorWork broadcast_async(const at::Tensor& tensor, int root, Communicator& communicator,
+                           const CallOptions& options) {
+  at::Tensor memory = communicator.rank() == root ? contiguous_of(tensor) : memory_for(tensor);
+  Work work = communicator.broadcast_async(moved(memory), root, options);
+  return {std::move(work), {}, std::move(memory), tensor};
+}
+
+TensorWork send_async(const at::Tensor& tensor, int peer, Communicator& communicator, int tag) {
+  at::Tensor read = contiguous_of(tensor);
+  Work work = communicator.send_async(moved(read), peer, tag);
+  return {std::move(work), std::move(read), {}, {}};
+}
+
+TensorWork recv_async(const at::Tensor& tensor, int peer, Communicator& communicator, int tag) {
+  at::Tensor memory = memory_for(tensor);
+  Work work = communicator.recv_async(moved(memory), peer, tag);
+  return {std::move(work), {}, std::move(memory), tensor};
 }
 
 }  // namespace kolo

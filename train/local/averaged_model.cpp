@@ -1,7 +1,6 @@
 #include "kolo/train/local.hpp"
 
 #include "kolo/error.hpp"
-#include "local/flat_tensors.hpp"
 #include "local/plan.hpp"
 
 namespace kolo {
@@ -10,23 +9,20 @@ struct AveragedModel::State {
   State(const torch::nn::Module& module, Communicator communicator)
       : model(train::agree_on_model("AveragedModel", module, communicator, "no options",
                                     [](const train::Model&) {})),
-        parameters(model.parameters),
-        buffers(model.buffers) {
-    train::FlatTensors averages(model.parameters), averaged_buffers(model.buffers);
-    train::pack(model.parameters, parameters, communicator);
-    train::pack(model.parameters, averages, communicator);
-    train::pack(model.buffers, buffers, communicator);
-    train::pack(model.buffers, averaged_buffers, communicator);
-    const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
-    averages.average(communicator, as_it_is);
-    averaged_buffers.average(communicator, as_it_is);
-    train::unpack(averages, model.parameters);
-    train::unpack(averaged_buffers, model.buffers);
+        tensors(train::averaged_of(model)),
+        own(flats_by_type(tensors)) {
+    const std::vector<FlatTensors> averages = flats_by_type(tensors);
+    train::pack(model, tensors, own, communicator);
+    train::pack(model, tensors, averages, communicator);
+    // KOLO_WIRE is meant for gradients.
+    std::vector<TensorWork> works = train::start_averages(averages, communicator, {.wire = Wire::native});
+    wait_all(works);
+    unpack(averages, tensors);
   }
 
   train::AgreedModel model;
-  train::FlatTensors parameters;  ///< this rank's own
-  train::FlatTensors buffers;
+  train::NamedTensors tensors;
+  std::vector<FlatTensors> own;  ///< this rank's values
 };
 
 AveragedModel::AveragedModel(const torch::nn::Module& module, const Communicator& communicator) {
@@ -35,8 +31,7 @@ AveragedModel::AveragedModel(const torch::nn::Module& module, const Communicator
 }
 
 AveragedModel::~AveragedModel() {
-  train::unpack(state_->parameters, state_->model.parameters);
-  train::unpack(state_->buffers, state_->model.buffers);
+  unpack(state_->own, state_->tensors);
 }
 
 }  // namespace kolo

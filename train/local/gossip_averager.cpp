@@ -8,21 +8,13 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "local/flat_tensors.hpp"
 #include "local/plan.hpp"
 #include "ranks/failure.hpp"
-#include "ranks/wait_all.hpp"
 
 namespace kolo {
 namespace {
 
 constexpr const char* kGossipAverager = "GossipAverager";
-
-train::NamedTensors with_buffers(const train::AgreedModel& model) {
-  train::NamedTensors all = model.parameters;
-  all.insert(all.end(), model.buffers.begin(), model.buffers.end());
-  return all;
-}
 
 }  // namespace
 
@@ -35,12 +27,11 @@ struct GossipAverager::State {
             [this](const train::Model&) {
               if (period == 0) throw InvalidArgumentError("a period of 0 steps: it is 1 or more", {});
             })),
-        tensors(with_buffers(model)),
-        mine(tensors),
-        received(tensors) {
+        tensors(train::averaged_of(model)),
+        mine(flats_by_type(tensors)),
+        received(flats_by_type(tensors)) {
     const auto ranks = static_cast<std::uint64_t>(own.size());
     distances = ranks > 1 ? std::bit_width(ranks - 1) : 0;
-    works.reserve(2 * mine.flats().size());
   }
 
   /// From this rank to the one that it sends to in the next round; 0 if it is alone.
@@ -50,20 +41,19 @@ struct GossipAverager::State {
   }
 
   void average(int distance) {
-    train::require_frozen(model, own);
-    train::pack(tensors, mine, own);
-    if (!mine.are_finite()) give_up();
+    train::pack(model, tensors, mine, own);
+    if (!are_finite(mine)) give_up();
     const int ranks = own.size(), to = (own.rank() + distance) % ranks,
               from = (own.rank() + ranks - distance) % ranks;
-    for (std::size_t i = 0; i < mine.flats().size(); ++i) {
-      works.push_back(own.recv_async(buffer_of(received.flats()[i]), from));
-      works.push_back(own.send_async(buffer_of(mine.flats()[i]), to));
+    std::vector<TensorWork> works;
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      works.push_back(recv_async(received[i].flat(), from, own));
+      works.push_back(send_async(mine[i].flat(), to, own));
     }
-    train::wait_all(works);
-    for (std::size_t i = 0; i < mine.flats().size(); ++i)
-      at::Tensor(received.flats()[i]).add_(mine.flats()[i]).mul_(0.5);
-    train::unpack(received, tensors);
-    total.bytes += mine.bytes();
+    wait_all(works);
+    for (std::size_t i = 0; i < mine.size(); ++i) received[i].flat().add_(mine[i].flat()).mul_(0.5);
+    unpack(received, tensors);
+    total.bytes += train::bytes_of(mine);
     ++total.all_reduces;
   }
 
@@ -78,10 +68,9 @@ struct GossipAverager::State {
   Communicator own;  ///< so calls on the caller's cannot come between those of a step
   train::AgreedModel model;
   train::NamedTensors tensors;
-  train::FlatTensors mine;
-  train::FlatTensors received;
+  std::vector<FlatTensors> mine;
+  std::vector<FlatTensors> received;
   int distances = 0;  ///< 1, 2, 4, ...: so many below the number of ranks
-  std::vector<Work> works;
   CommunicationStatistics total;
 };
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "local/flat_tensors.hpp"
 #include "local/outer_optimizer.hpp"
 #include "local/plan.hpp"
 #include "ranks/agreement.hpp"
@@ -36,7 +35,7 @@ void require_valid(const ModelAveragerOptions& options) {
 /// The first tensor that is not finite, in words; empty if all are.
 std::string not_finite_in(const train::AgreedModel& model) {
   for (const auto* const tensors : {&model.parameters, &model.buffers}) {
-    for (const train::NamedTensor& named : *tensors) {
+    for (const NamedTensor& named : *tensors) {
       if (!at::isfinite(named.tensor).all().item().toBool()) return '\'' + named.name + "' is not finite";
     }
   }
@@ -51,28 +50,28 @@ struct ModelAverager::State {
         own(communicator.split(0)),
         model(train::agree_and_replicate(kModelAverager, module, own, text_of(options),
                                          [&](const train::Model&) { require_valid(options); })),
-        parameters(model.parameters),
-        buffers(model.buffers) {
-    if (options.outer) outer.emplace(*options.outer, model.parameters, own);
+        parameters(flats_by_type(model.parameters)),
+        buffers(flats_by_type(model.buffers)) {
+    if (options.outer) outer.emplace(*options.outer, model.parameters);
   }
 
   void average() {
-    train::require_frozen(model, own);
-    train::pack(model.parameters, parameters, own);
-    train::pack(model.buffers, buffers, own);
+    train::pack(model, model.parameters, parameters, own);
+    train::pack(model, model.buffers, buffers, own);
     const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
-    parameters.start_average(own, as_it_is);
-    buffers.average(own, as_it_is);
-    parameters.finish();
-    if (!parameters.are_finite() || !buffers.are_finite()) refuse();  // the same bits on all ranks
+    std::vector<TensorWork> first = train::start_averages(parameters, own, as_it_is),
+                            then = train::start_averages(buffers, own, as_it_is);
+    wait_all(first);
+    wait_all(then);
+    if (!are_finite(parameters) || !are_finite(buffers)) refuse();  // the same bits on all ranks
     if (outer && total.steps == options.start_after_steps) {
       outer->begin_from(parameters);
     } else if (outer) {
       outer->step(parameters);
     }
-    train::unpack(parameters, model.parameters);
-    train::unpack(buffers, model.buffers);
-    total.bytes += parameters.bytes() + buffers.bytes();
+    unpack(parameters, model.parameters);
+    unpack(buffers, model.buffers);
+    total.bytes += train::bytes_of(parameters) + train::bytes_of(buffers);
     ++total.all_reduces;
   }
 
@@ -88,8 +87,8 @@ struct ModelAverager::State {
   ModelAveragerOptions options;
   Communicator own;  ///< so calls on the caller's cannot come between those of a step
   train::AgreedModel model;
-  train::FlatTensors parameters;
-  train::FlatTensors buffers;
+  std::vector<FlatTensors> parameters;
+  std::vector<FlatTensors> buffers;
   std::optional<train::OuterOptimizer> outer;
   CommunicationStatistics total;
 };

@@ -40,25 +40,23 @@ std::string OuterOptimizer::describe(const OuterOptimizerOptions& options) {
          (options.nesterov ? ", nesterov" : "");
 }
 
-OuterOptimizer::OuterOptimizer(const OuterOptimizerOptions& options, std::span<const NamedTensor> parameters,
-                               Communicator& communicator)
-    : options_(options), model_(parameters) {
-  if (options.momentum > 0) momentum_.emplace(parameters);
-  pack(parameters, model_, communicator);
+OuterOptimizer::OuterOptimizer(const OuterOptimizerOptions& options, std::span<const NamedTensor> parameters)
+    : options_(options), model_(flats_by_type(parameters)) {
+  if (options.momentum > 0) momentum_ = flats_by_type(parameters);
+  pack(parameters, model_);
 }
 
-void OuterOptimizer::begin_from(const FlatTensors& averages) {
-  for (std::size_t i = 0; i < averages.flats().size(); ++i)
-    at::Tensor(model_.flats()[i]).copy_(averages.flats()[i]);
+void OuterOptimizer::begin_from(std::span<const FlatTensors> averages) {
+  for (std::size_t i = 0; i < averages.size(); ++i) model_[i].flat().copy_(averages[i].flat());
 }
 
-void OuterOptimizer::step(const FlatTensors& averages) {
+void OuterOptimizer::step(std::span<const FlatTensors> averages) {
   const c10::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < averages.flats().size(); ++i) {
-    at::Tensor model = model_.flats()[i], update = averages.flats()[i];
+  for (std::size_t i = 0; i < averages.size(); ++i) {
+    const at::Tensor model = model_[i].flat(), update = averages[i].flat();
     update.neg_().add_(model);  // the outer gradient
-    if (momentum_) {
-      at::Tensor momentum = momentum_->flats()[i];
+    if (!momentum_.empty()) {
+      const at::Tensor momentum = momentum_[i].flat();
       momentum.mul_(options_.momentum).add_(update);
       options_.nesterov ? update.add_(momentum, options_.momentum) : update.copy_(momentum);
     }
@@ -68,13 +66,13 @@ void OuterOptimizer::step(const FlatTensors& averages) {
 }
 
 void OuterOptimizer::save(torch::serialize::OutputArchive& archive) const {
-  save_flats(model_, archive, kModel);
-  if (momentum_) save_flats(*momentum_, archive, kMomentum);
+  kolo::save(model_, archive, kModel);
+  kolo::save(momentum_, archive, kMomentum);
 }
 
 void OuterOptimizer::load(torch::serialize::InputArchive& archive) {
-  load_flats(model_, archive, kModel);
-  if (momentum_) load_flats(*momentum_, archive, kMomentum);
+  kolo::load(model_, archive, kModel);
+  kolo::load(momentum_, archive, kMomentum);
 }
 
 }  // namespace kolo::train

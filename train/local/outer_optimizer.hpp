@@ -3,12 +3,12 @@
 
 #include "kolo/train/libtorch.hpp"
 
-#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kolo/train/local.hpp"
-#include "local/flat_tensors.hpp"
+#include "local/plan.hpp"
 
 namespace kolo::train {
 
@@ -19,21 +19,20 @@ class OuterOptimizer {
   static std::string describe(const OuterOptimizerOptions& options);
 
   /// The first step begins from the parameters as they are now.
-  OuterOptimizer(const OuterOptimizerOptions& options, std::span<const NamedTensor> parameters,
-                 Communicator& communicator);
+  OuterOptimizer(const OuterOptimizerOptions& options, std::span<const NamedTensor> parameters);
 
   /// The next step begins from `averages`.
-  void begin_from(const FlatTensors& averages);
-  /// Puts what the step makes of the averages in their place. Allocates nothing.
-  void step(const FlatTensors& averages);
+  void begin_from(std::span<const FlatTensors> averages);
+  /// Puts what the step makes of the averages in their place. Allocates no values.
+  void step(std::span<const FlatTensors> averages);
 
   void save(torch::serialize::OutputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
 
  private:
   OuterOptimizerOptions options_;
-  FlatTensors model_;                    ///< after the last step
-  std::optional<FlatTensors> momentum_;  ///< none where that is 0
+  std::vector<FlatTensors> model_;     ///< after the last step
+  std::vector<FlatTensors> momentum_;  ///< none where that is 0
 };
 
 }  // namespace kolo::train

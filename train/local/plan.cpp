@@ -35,14 +35,37 @@ AgreedModel agree_and_replicate(const char* who, const torch::nn::Module& module
   return agreed;
 }
 
-void require_frozen(const AgreedModel& model, Communicator& communicator) {
+NamedTensors averaged_of(const AgreedModel& model) {
+  NamedTensors result = model.parameters;
+  result.insert(result.end(), model.buffers.begin(), model.buffers.end());
+  return result;
+}
+
+void pack(const AgreedModel& model, const NamedTensors& from, std::span<const FlatTensors> to,
+          Communicator& communicator, const std::string& what) {
+  std::string problem = what + problem_of([&] { kolo::pack(from, to); });
+  if (problem == what) problem.clear();
   for (const NamedTensor& parameter : model.frozen) {
-    if (!parameter.tensor.requires_grad()) continue;
-    const std::string reason =
-        "parameter '" + parameter.name + "' was frozen at first and is not now: make a new object";
-    abort_unless_failed(communicator, reason);
-    throw InvalidArgumentError(reason, {});
+    if (parameter.tensor.requires_grad())
+      problem = "parameter '" + parameter.name + "' was frozen at first and is not now: make a new object";
   }
+  if (problem.empty()) return;
+  abort_unless_failed(communicator, problem);
+  throw InvalidArgumentError(problem, {});
+}
+
+std::vector<TensorWork> start_averages(std::span<const FlatTensors> flats, Communicator& communicator,
+                                       const CallOptions& options) {
+  std::vector<TensorWork> works;
+  for (const FlatTensors& flat : flats)
+    works.push_back(all_reduce_async(flat.flat(), communicator, ReduceOp::average, options));
+  return works;
+}
+
+std::uint64_t bytes_of(std::span<const FlatTensors> flats) {
+  std::uint64_t sum = 0;
+  for (const FlatTensors& flat : flats) sum += flat.bytes();
+  return sum;
 }
 
 }  // namespace kolo::train

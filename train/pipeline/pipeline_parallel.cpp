@@ -81,7 +81,7 @@ std::string find_tied(const PipelineStage& stage, const std::vector<PipelineTie>
 
 /// The types and shapes of one end's parameters.
 std::string text_of(const std::vector<train::TiedParameters::Pair>& pairs, bool is_first) {
-  std::vector<train::NamedTensor> tensors;
+  std::vector<NamedTensor> tensors;
   for (const auto& pair : pairs) tensors.push_back({"tied parameter", is_first ? pair.first : pair.last});
   return train::text_of_layout(tensors);
 }
@@ -145,7 +145,7 @@ struct PipelineParallel::State {
         step(std::move(stages), std::move(loss), own, shape_of(options, own.size()), options.recompute,
              tied.get(), averages.get()) {
     for (const PipelineStage& stage : step.stages()) {
-      for (const train::NamedTensor& named : train::once(stage.module->named_parameters())) {
+      for (const NamedTensor& named : train::once(stage.module->named_parameters())) {
         const auto is_same = [&](const at::Tensor& other) { return other.is_same(named.tensor); };
         if (std::ranges::none_of(parameters, is_same)) parameters.push_back(named.tensor);
       }

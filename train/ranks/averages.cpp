@@ -54,7 +54,7 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
   const train::NamedTensors parameters = train::once(module.named_parameters());
   std::vector<at::Tensor> contiguous;
   agree(communicator, "average_parameters", train::text_of_layout(parameters), [&] {
-    for (const train::NamedTensor& parameter : parameters) {
+    for (const NamedTensor& parameter : parameters) {
       contiguous.push_back(contiguous_of(parameter.tensor.detach()));
       buffer_of(contiguous.back());
     }

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <numeric>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -128,21 +126,9 @@ std::vector<at::Tensor> values_of(const NamedTensors& tensors) {
   return result;
 }
 
-GradientPart part_of(const NamedTensor& parameter, std::uint64_t offset) {
-  const at::Tensor& tensor = parameter.tensor;
-  std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim()));
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  // Ranks agree on strides, but for those of a contiguous tensor's dimensions of one element.
-  if (!tensor.is_contiguous())
-    std::ranges::stable_sort(order, std::greater<>(), [&](std::int64_t d) { return tensor.stride(d); });
-  GradientPart part{parameter.name, {}, offset, static_cast<std::uint64_t>(tensor.numel())};
-  for (const std::int64_t dimension : order) part.shape.push_back(tensor.size(dimension));
-  return part;
-}
-
 std::vector<GradientPart> parts_of(const NamedTensors& parameters) {
   std::vector<GradientPart> parts;
-  for (const NamedTensor& parameter : parameters) parts.push_back(part_of(parameter, 0));
+  for (const NamedTensor& parameter : parameters) parts.push_back(FlatTensors::part_of(parameter));
   return parts;
 }
 

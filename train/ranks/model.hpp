@@ -23,9 +23,7 @@ using NamedTensors = std::vector<NamedTensor>;
 NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors);
 std::vector<at::Tensor> values_of(const NamedTensors& tensors);
 
-/// What a gradient hook is told of a parameter whose gradient has its strides.
-GradientPart part_of(const NamedTensor& parameter, std::uint64_t offset);
-/// The same of parameters, each alone.
+/// What a gradient hook is told of parameters, each alone.
 std::vector<GradientPart> parts_of(const NamedTensors& parameters);
 
 /// All parameters and buffers, each once. Throws InvalidArgumentError, with its name, for one whose values

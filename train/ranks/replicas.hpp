@@ -10,15 +10,12 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/memory.hpp"
+#include "kolo/train/tensor.hpp"
 #include "kolo/work.hpp"
 
 namespace kolo::train {
 
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-  std::string note = {};  ///< what else ranks must agree on
-};
+using kolo::NamedTensor;
 
 /// A line for each tensor, with its name, type, shape, strides, note, and of what model it is which part.
 std::string text_of_layout(std::span<const NamedTensor> tensors);

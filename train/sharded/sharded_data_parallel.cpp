@@ -78,7 +78,7 @@ struct ShardedDataParallelBase::State {
       train::Model model(*module, DistributedDataParallelOptions{});
       require_dense(model);
       units = train::plan_units(*module, options.units, model.trainable);
-      for (const train::NamedTensor& parameter : model.trainable)
+      for (const NamedTensor& parameter : model.trainable)
         train::require_unheard(parameter.name, parameter.tensor);
       return model;
     };

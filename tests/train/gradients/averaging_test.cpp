@@ -25,13 +25,13 @@ using Kind = std::unique_ptr<train::Averaging>;
 
 struct Case {
   std::string name;
-  std::function<Kind(std::vector<train::NamedTensor>, Communicator&)> make;
+  std::function<Kind(std::vector<NamedTensor>, Communicator&)> make;
   bool is_sparse = false;
   bool may_leave_out = false;  ///< settle() leaves out what its thread has not started
 };
 
 template <typename Averaging>
-Kind make(std::vector<train::NamedTensor> parameters, Communicator& communicator,
+Kind make(std::vector<NamedTensor> parameters, Communicator& communicator,
           DistributedDataParallelOptions options) {
   options.first_bucket_bytes = options.bucket_bytes = 1;  // a bucket each
   return std::make_unique<Averaging>(std::move(parameters), std::vector<std::size_t>{0, 1}, communicator,
@@ -68,7 +68,7 @@ TEST_P(Settling, EndsWithTheCallsThatBorrowMemory) {
     std::binary_semaphore is_settling{0};
     std::atomic<bool> has_given_up = false;
     const auto errors = run_ranks(2, [&](Communicator& communicator) {
-      std::vector<train::NamedTensor> parameters;
+      std::vector<NamedTensor> parameters;
       for (const char* name : {"a", "b"})
         parameters.push_back({name, at::ones({4096, 2}).set_requires_grad(true)});
       const Kind kind = one.make(parameters, communicator);

@@ -1,11 +1,23 @@
-// Tensors as kolo's buffers, in memory that ranks share, in memory that a step reuses.
+// Tensors in collectives: as buffers, one by one, many side by side, and in memory that ranks share.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
 #include <torch/nn/module.h>
+#include <torch/serialize/archive.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "kolo/buffer.hpp"
+#include "kolo/communicator.hpp"
+#include "kolo/train/hooks.hpp"
+#include "kolo/train/slice.hpp"
+#include "kolo/work.hpp"
 
 namespace kolo {
 
@@ -26,6 +38,173 @@ struct BufferTraits<at::Tensor> {
   /// buffer_of().
   static Buffer of(const at::Tensor& tensor) { return buffer_of(tensor); }
 };
+
+/// A collective on tensors that was started. It keeps the tensors until it is done, and its end waits for
+/// that. Not thread-safe.
+class [[nodiscard]] TensorWork {
+ public:
+  /// Is done, without a result.
+  TensorWork() = default;
+  /// Made by the library: `result` gets the values of `memory`, which differs from it unless it is
+  /// contiguous.
+  TensorWork(Work work, at::Tensor read, at::Tensor memory, at::Tensor result)
+      : work_(std::move(work)),
+        read_(std::move(read)),
+        memory_(std::move(memory)),
+        result_(std::move(result)) {}
+  /// Blocks until done; swallows the operation's error.
+  ~TensorWork() { settle(); }
+  /// The other one is done, without a result.
+  TensorWork(TensorWork&& other) noexcept = default;
+  /// As the end of this one, then the same.
+  TensorWork& operator=(TensorWork&& other) noexcept;
+
+  /// As Work::done(); the result is in place after wait().
+  [[nodiscard]] bool done() const noexcept { return work_.done(); }
+  /// Blocks until done, and throws the operation's error. Returns the tensor that holds the result: that of
+  /// the call; undefined for a send.
+  at::Tensor wait();
+  /// As Work::duration().
+  std::chrono::nanoseconds duration() const noexcept { return work_.duration(); }
+
+ private:
+  void settle() noexcept;
+
+  Work work_;
+  at::Tensor read_, memory_, result_;
+};
+
+/// Blocks until all are done, those that fail too. Then throws the error of the first that has failed, or
+/// returns how long the longest operation took.
+std::chrono::nanoseconds wait_all(std::span<TensorWork> works);
+
+// Collectives of a Communicator on strided CPU tensors, whose documentation holds for them. Elements count in
+// their logical order, so ranks may lay out a tensor in different ways; what is not contiguous travels as a
+// copy. Between the call and TensorWork::wait() no tensor of a call may change. All throw
+// InvalidArgumentError for a tensor that is undefined, not on the CPU, sparse or of a type that kolo does not
+// know; broadcast, send and recv take any type.
+
+/// Every rank ends with the reduction of all ranks' tensors, of one shape, in `tensor`, or in `out`.
+TensorWork all_reduce_async(const at::Tensor& tensor, Communicator& communicator,
+                            const Reduction& reduction = ReduceOp::sum, const CallOptions& options = {});
+TensorWork all_reduce_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
+                            const Reduction& reduction = ReduceOp::sum, const CallOptions& options = {});
+/// `out` gets all ranks' elements behind each other; `counts`: elements of each rank.
+TensorWork all_gather_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
+                            const Counts& counts = {}, const CallOptions& options = {});
+/// `out` gets this rank's part of the reduction of all ranks' `in`; `counts`: elements of each rank's part.
+TensorWork reduce_scatter_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
+                                const Reduction& reduction = ReduceOp::sum, const Counts& counts = {},
+                                const CallOptions& options = {});
+/// Rank r gets the elements of part r; sent and received parts have so many elements.
+TensorWork all_to_all_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
+                            const Counts& sent = {}, const Counts& received = {},
+                            const CallOptions& options = {});
+/// `out` gets this rank's part of the root's `in`, which is ignored elsewhere and may be undefined there.
+TensorWork scatter_async(const at::Tensor& in, const at::Tensor& out, int root, Communicator& communicator,
+                         const Counts& counts = {}, const CallOptions& options = {});
+/// Every rank ends with the root's values.
+TensorWork broadcast_async(const at::Tensor& tensor, int root, Communicator& communicator,
+                           const CallOptions& options = {});
+/// Point to point: the receiver's tensor has the same number and type of elements.
+TensorWork send_async(const at::Tensor& tensor, int peer, Communicator& communicator, int tag = 0);
+TensorWork recv_async(const at::Tensor& tensor, int peer, Communicator& communicator, int tag = 0);
+
+/// A tensor and what it is called.
+struct NamedTensor {
+  std::string name;       ///< in its model, for example
+  at::Tensor tensor;      ///< the tensor itself, not a copy
+  std::string note = {};  ///< what else ranks must agree on
+};
+
+/// Tensors of one element type side by side, without gaps, in memory that the ranks of a host share: one call
+/// sends or averages all of them. Not thread-safe.
+class FlatTensors {
+ public:
+  /// Zeros for tensors of the types, shapes and layouts of `like`, in this order. Throws
+  /// InvalidArgumentError, with its name, for one that is not a strided CPU tensor of the first one's type,
+  /// and for none at all.
+  explicit FlatTensors(std::span<const NamedTensor> like);
+  /// The same for some of them, of these indices.
+  FlatTensors(std::span<const NamedTensor> like, std::span<const std::size_t> members);
+  FlatTensors(FlatTensors&&) noexcept = default;
+  FlatTensors& operator=(FlatTensors&&) noexcept = default;
+
+  /// What a hook is told of a tensor at the begin of the memory.
+  static GradientPart part_of(const NamedTensor& named);
+
+  /// Names, sizes in memory's order of dimensions, and places.
+  const std::vector<GradientPart>& parts() const noexcept { return parts_; }
+  /// Index of a part's tensor among `like`.
+  std::size_t member(std::size_t part) const { return shapes_[part].member; }
+  /// Number of all elements.
+  std::uint64_t count() const noexcept { return count_; }
+  /// Length of the memory.
+  std::uint64_t bytes() const noexcept { return host().bytes(); }
+
+  /// The elements of a part, with the shape and the layout of its tensor: a leaf with a storage of its own,
+  /// which an optimizer may detach_(). It keeps the memory that is there now.
+  at::Tensor view(std::size_t part) const;
+  /// All elements, in their order in memory: [count()].
+  at::Tensor flat() const;
+  /// The same for a Communicator or a hook.
+  Buffer host() const noexcept { return {memory_.get(), count_, dtype_}; }
+
+  /// Moves a tensor and its values here: it stays the same object. All that are adopted share one storage.
+  /// Throws InvalidArgumentError, with its name, for another type or shape than the part has.
+  void adopt(std::size_t part, const at::Tensor& tensor);
+  /// Whether the tensor is one that was adopted, and has kept its storage.
+  bool holds(const at::Tensor& tensor) const noexcept;
+  /// Throws InvalidArgumentError, with the tensor's name, for one of another type or shape than the part has.
+  void require_alike(std::size_t part, const NamedTensor& named) const;
+
+  /// Which elements of a part lie in `range`, a part of the flat memory; both count from its begin.
+  Slice overlap(std::size_t part, const Slice& range) const;
+  /// What lies in `range`, in the same memory: [n] of a part of at most one dimension, else [n, 1].
+  FlatTensors within(const Slice& range) const;
+  /// The same layout, without memory.
+  FlatTensors alike() const;
+  /// Gives back the memory, also that of tensors which were adopted; views keep it.
+  void release();
+  /// Fresh memory with any values, unless there is memory.
+  void provide();
+  /// Whether there is memory.
+  bool is_provided() const noexcept { return memory_ != nullptr; }
+
+ private:
+  struct Shape {
+    std::size_t member;
+    std::vector<std::int64_t> sizes, strides;
+  };
+  FlatTensors() = default;
+  void add(std::string name, Shape shape);
+
+  std::vector<GradientPart> parts_;
+  std::vector<Shape> shapes_;
+  std::uint64_t count_ = 0;
+  DType dtype_ = DType::float32;
+  at::TensorOptions options_;
+  std::shared_ptr<std::byte[]> memory_;
+  c10::Storage storage_;  ///< of what was adopted
+};
+
+/// Flat tensors for tensors of several element types: one for each, in the order of their first tensors.
+/// member() is an index in `like`.
+std::vector<FlatTensors> flats_by_type(std::span<const NamedTensor> like);
+
+/// Copies all values. `from`, and `to`, is the list that the flats were made like. pack() throws
+/// InvalidArgumentError, with its name, for a tensor that has another type or shape now; then it has copied
+/// none.
+void pack(std::span<const NamedTensor> from, std::span<const FlatTensors> to);
+void unpack(std::span<const FlatTensors> from, std::span<const NamedTensor> to);
+/// Whether all values are free of infinities and NaN.
+bool are_finite(std::span<const FlatTensors> flats);
+/// For checkpoints: a tensor for each flat, whose elements count in the logical order of their tensors.
+/// load() throws std::runtime_error where the archive has other element types or sizes.
+void save(std::span<const FlatTensors> flats, torch::serialize::OutputArchive& archive,
+          const std::string& name);
+void load(std::span<const FlatTensors> flats, torch::serialize::InputArchive& archive,
+          const std::string& name);
 
 /// Ordinary dense CPU tensors whose memory comes from SharedArena::instance(): a forked child sees what its
 /// parent writes there after the fork, until it writes itself; what at::empty and at::empty_like make

@@ -1,0 +1,266 @@
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/Storage.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include "kolo/arena.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+
+namespace kolo {
+namespace {
+
+using Memory = std::shared_ptr<std::byte[]>;
+using Sizes = std::vector<std::int64_t>;
+
+at::DataPtr data_of(const Memory& memory) {
+  return {memory.get(), new Memory(memory), [](void* kept) { delete static_cast<Memory*>(kept); }, at::kCPU};
+}
+
+std::vector<std::size_t> all_of(std::span<const NamedTensor> tensors) {
+  std::vector<std::size_t> indices(tensors.size());
+  std::iota(indices.begin(), indices.end(), std::size_t{0});
+  return indices;
+}
+
+/// Without gaps: the tensor's own, or those of a contiguous one.
+Sizes strides_of(const at::Tensor& tensor) {
+  return (tensor.is_non_overlapping_and_dense() ? tensor : at::empty(tensor.sizes(), at::kByte))
+      .strides()
+      .vec();
+}
+
+/// Whether no value has all bits of its exponent set.
+template <typename Bits>
+bool have_exponents(const Buffer& values, Bits exponent) {
+  const auto* const bytes = static_cast<const std::byte*>(values.data);
+  const std::uint64_t count = values.bytes() / sizeof(Bits);  // a complex number has two
+  bool unbounded = false;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, bytes + i * sizeof bits, sizeof bits);
+    unbounded |= (bits & exponent) == exponent;
+  }
+  return !unbounded;
+}
+
+bool is_finite(const FlatTensors& flat) {
+  const Buffer values = flat.host();
+  switch (values.dtype) {
+    case DType::float32:
+    case DType::complex64:
+      return have_exponents<std::uint32_t>(values, 0x7F800000u);
+    case DType::float64:
+    case DType::complex128:
+      return have_exponents<std::uint64_t>(values, 0x7FF0000000000000u);
+    case DType::float16:
+      return have_exponents<std::uint16_t>(values, 0x7C00u);
+    case DType::bfloat16:
+      return have_exponents<std::uint16_t>(values, 0x7F80u);
+    default:
+      return flat.flat().to(at::kFloat).isfinite().all().item<bool>();
+  }
+}
+
+}  // namespace
+
+FlatTensors::FlatTensors(std::span<const NamedTensor> like) : FlatTensors(like, all_of(like)) {}
+
+FlatTensors::FlatTensors(std::span<const NamedTensor> like, std::span<const std::size_t> members) {
+  if (members.empty()) throw InvalidArgumentError("FlatTensors of no tensors", {});
+  const at::ScalarType type = like[members.front()].tensor.scalar_type();
+  options_ = at::TensorOptions().dtype(type);
+  dtype_ = dtype_of_tensor(type);
+  for (const std::size_t index : members) {
+    const auto& [name, tensor, note] = like[index];
+    if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided || tensor.scalar_type() != type) {
+      throw InvalidArgumentError('\'' + name + "' is no strided CPU tensor of type " + c10::toString(type),
+                                 {});
+    }
+    GradientPart part = part_of(like[index]);
+    part.offset = count_;
+    count_ += part.count;
+    parts_.push_back(std::move(part));
+    shapes_.push_back({index, tensor.sizes().vec(), strides_of(tensor)});
+  }
+  provide();
+  std::memset(memory_.get(), 0, bytes());
+}
+
+GradientPart FlatTensors::part_of(const NamedTensor& named) {
+  const at::Tensor& tensor = named.tensor;
+  Sizes order(static_cast<std::size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  // Ranks agree on strides, but for those of a contiguous tensor's dimensions of one element.
+  if (!tensor.is_contiguous() && tensor.is_non_overlapping_and_dense())
+    std::ranges::stable_sort(order, std::greater<>(), [&](std::int64_t d) { return tensor.stride(d); });
+  GradientPart part{named.name, {}, 0, static_cast<std::uint64_t>(tensor.numel())};
+  for (const std::int64_t dimension : order) part.shape.push_back(tensor.size(dimension));
+  return part;
+}
+
+at::Tensor FlatTensors::view(std::size_t part) const {
+  return at::from_blob(
+      memory_.get() + parts_[part].offset * size_of(dtype_), shapes_[part].sizes, shapes_[part].strides,
+      [memory = memory_](void*) {}, options_);
+}
+
+at::Tensor FlatTensors::flat() const {
+  return at::from_blob(
+      memory_.get(), {static_cast<std::int64_t>(count_)}, [memory = memory_](void*) {}, options_);
+}
+
+void FlatTensors::adopt(std::size_t part, const at::Tensor& tensor) {
+  if (holds(tensor)) return;
+  require_alike(part, {parts_[part].name, tensor});
+  const c10::NoGradGuard no_grad;
+  if (!storage_)
+    storage_ = c10::Storage(c10::Storage::use_byte_size_t(), bytes(), data_of(memory_), nullptr, false);
+  at::Tensor moved = at::empty({0}, options_);
+  moved.set_(storage_, static_cast<std::int64_t>(parts_[part].offset), shapes_[part].sizes,
+             shapes_[part].strides);
+  moved.copy_(tensor.detach());
+  tensor.set_data(moved);
+}
+
+bool FlatTensors::holds(const at::Tensor& tensor) const noexcept {
+  return storage_ && tensor.has_storage() &&
+         tensor.storage().unsafeGetStorageImpl() == storage_.unsafeGetStorageImpl();
+}
+
+void FlatTensors::require_alike(std::size_t part, const NamedTensor& named) const {
+  const at::Tensor& tensor = named.tensor;
+  const at::ScalarType type = c10::typeMetaToScalarType(options_.dtype());
+  const at::IntArrayRef sizes = shapes_[part].sizes;
+  const bool is_plain = tensor.layout() == at::kStrided && tensor.device().is_cpu();
+  if (is_plain && tensor.scalar_type() == type && tensor.sizes() == sizes) return;
+  std::ostringstream text;
+  text << '\'' << named.name << "' is ";
+  if (is_plain) {
+    text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
+  } else {
+    text << "sparse, or not on the CPU,";
+  }
+  text << " and was " << c10::toString(type) << ' ' << sizes
+       << " at first: after to() and the like make a new object";
+  throw InvalidArgumentError(text.str(), {});
+}
+
+Slice FlatTensors::overlap(std::size_t part, const Slice& range) const {
+  const auto begin = static_cast<std::int64_t>(parts_[part].offset);
+  const auto end = begin + static_cast<std::int64_t>(parts_[part].count);
+  const std::int64_t from = std::clamp(begin, range.begin, range.end());
+  return {from, std::clamp(end, range.begin, range.end()) - from};
+}
+
+FlatTensors FlatTensors::within(const Slice& range) const {
+  FlatTensors result;
+  result.options_ = options_;
+  result.dtype_ = dtype_;
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    const Slice slice = overlap(part, range);
+    Sizes sizes{slice.length};
+    if (shapes_[part].sizes.size() > 1) sizes.push_back(1);
+    result.parts_.push_back({parts_[part].name, sizes, static_cast<std::uint64_t>(slice.begin - range.begin),
+                             static_cast<std::uint64_t>(slice.length)});
+    result.shapes_.push_back({shapes_[part].member, sizes, Sizes(sizes.size(), 1)});
+  }
+  result.count_ = static_cast<std::uint64_t>(range.length);
+  if (memory_)
+    result.memory_ = Memory(memory_, memory_.get() + static_cast<std::size_t>(range.begin) * size_of(dtype_));
+  return result;
+}
+
+FlatTensors FlatTensors::alike() const {
+  FlatTensors result;
+  result.parts_ = parts_;
+  result.shapes_ = shapes_;
+  result.count_ = count_;
+  result.dtype_ = dtype_;
+  result.options_ = options_;
+  return result;
+}
+
+void FlatTensors::release() {
+  if (storage_) storage_.set_data_ptr(at::DataPtr(nullptr, at::kCPU));
+  memory_.reset();
+}
+
+void FlatTensors::provide() {
+  if (memory_) return;
+  memory_ = SharedArena::instance().allocate(bytes());
+  if (storage_) storage_.set_data_ptr(data_of(memory_));
+}
+
+std::vector<FlatTensors> flats_by_type(std::span<const NamedTensor> like) {
+  std::vector<std::vector<std::size_t>> members;
+  for (std::size_t i = 0; i < like.size(); ++i) {
+    const auto same = std::ranges::find_if(members, [&](const auto& some) {
+      return like[some.front()].tensor.scalar_type() == like[i].tensor.scalar_type();
+    });
+    (same == members.end() ? members.emplace_back() : *same).push_back(i);
+  }
+  std::vector<FlatTensors> flats;
+  for (const auto& some : members) flats.emplace_back(like, some);
+  return flats;
+}
+
+void pack(std::span<const NamedTensor> from, std::span<const FlatTensors> to) {
+  const c10::NoGradGuard no_grad;
+  for (const bool is_checked : {false, true}) {
+    for (const FlatTensors& flat : to) {
+      for (std::size_t part = 0; part < flat.parts().size(); ++part) {
+        const NamedTensor& named = from[flat.member(part)];
+        is_checked ? static_cast<void>(flat.view(part).copy_(named.tensor)) : flat.require_alike(part, named);
+      }
+    }
+  }
+}
+
+void unpack(std::span<const FlatTensors> from, std::span<const NamedTensor> to) {
+  const c10::NoGradGuard no_grad;
+  for (const FlatTensors& flat : from) {
+    for (std::size_t part = 0; part < flat.parts().size(); ++part)
+      at::Tensor(to[flat.member(part)].tensor).copy_(flat.view(part));
+  }
+}
+
+bool are_finite(std::span<const FlatTensors> flats) {
+  return std::ranges::all_of(flats, is_finite);
+}
+
+void save(std::span<const FlatTensors> flats, torch::serialize::OutputArchive& archive,
+          const std::string& name) {
+  for (std::size_t i = 0; i < flats.size(); ++i) {
+    std::vector<at::Tensor> values;
+    for (std::size_t part = 0; part < flats[i].parts().size(); ++part)
+      values.push_back(flats[i].view(part).reshape({-1}));
+    archive.write(name + std::to_string(i), at::cat(values));
+  }
+}
+
+void load(std::span<const FlatTensors> flats, torch::serialize::InputArchive& archive,
+          const std::string& name) {
+  for (std::size_t i = 0; i < flats.size(); ++i) {
+    at::Tensor saved;
+    const at::Tensor flat = flats[i].flat();
+    archive.read(name + std::to_string(i), saved);
+    if (saved.scalar_type() != flat.scalar_type() || saved.sizes() != flat.sizes())
+      throw std::runtime_error("its " + name + " is that of another model");
+    for (std::size_t part = 0; part < flats[i].parts().size(); ++part) {
+      const at::Tensor view = flats[i].view(part);
+      const auto& [_, __, offset, count] = flats[i].parts()[part];
+      view.copy_(saved.narrow(0, static_cast<std::int64_t>(offset), static_cast<std::int64_t>(count))
+                     .view(view.sizes()));
+    }
+  }
+}
+
+}  // namespace kolo
