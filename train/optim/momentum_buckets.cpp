@@ -5,41 +5,31 @@
 #include <cmath>
 #include <numeric>
 #include <tuple>
+#include <vector>
 
 #include "gradients/bucket_assignment.hpp"
-#include "gradients/finite.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::train {
 
 MomentumBuckets::MomentumBuckets(const AveragedParameters& parameters, std::uint64_t bucket_bytes)
     : momenta_(parameters.size()) {
+  std::vector<NamedTensor> named;
   std::vector<ParameterSize> sizes;
-  for (const auto& parameter : parameters) sizes.push_back({parameter.tensor.nbytes(), DType::float32});
+  for (const auto& parameter : parameters) {
+    named.push_back({parameter.name, parameter.tensor});
+    sizes.push_back({parameter.tensor.nbytes(), DType::float32});
+  }
   std::vector<std::size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (const auto& members : assign_buckets(sizes, order, bucket_bytes, bucket_bytes)) {
-    Bucket& bucket = buckets_.emplace_back();
-    std::uint64_t count = 0;
-    for (const std::size_t i : members) {
-      const at::Tensor& tensor = parameters[i].tensor;
-      const auto elements = static_cast<std::uint64_t>(tensor.numel());
-      bucket.parts.push_back({parameters[i].name, tensor.sizes().vec(), count, elements});
-      count += elements;
-    }
-    bucket.momenta = at::empty({static_cast<std::int64_t>(count)}, at::kFloat);
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      const GradientPart& part = bucket.parts[m];
-      momenta_[members[m]] =
-          bucket.momenta
-              .narrow(0, static_cast<std::int64_t>(part.offset), static_cast<std::int64_t>(part.count))
-              .view(part.shape);
-    }
+    const FlatTensors& bucket = buckets_.emplace_back(named, members);
+    for (std::size_t m = 0; m < members.size(); ++m) momenta_[members[m]] = bucket.view(m);
   }
 }
 
 void MomentumBuckets::check(const GradientHook& hook) const {
-  for (const Bucket& bucket : buckets_) hook.check(bucket.parts);
+  for (const FlatTensors& bucket : buckets_) hook.check(bucket.parts());
 }
 
 void MomentumBuckets::fill(std::span<const AdamParameter> parameters) {
@@ -60,15 +50,14 @@ void MomentumBuckets::fill(std::span<const AdamParameter> parameters) {
 }
 
 bool MomentumBuckets::average(GradientHook& hook, Communicator& communicator) {
-  bool is_finite = true;
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
-    Bucket& bucket = buckets_[index];
-    const std::span<float> values(bucket.momenta.data_ptr<float>(),
-                                  static_cast<std::size_t>(bucket.momenta.numel()));
-    hook.average({.gradients = values, .parts = bucket.parts, .index = index}, communicator);
-    is_finite = is_finite && are_finite(values);
+    const Buffer momenta = buckets_[index].host();
+    hook.average({.gradients = {static_cast<float*>(momenta.data), momenta.count},
+                  .parts = buckets_[index].parts(),
+                  .index = index},
+                 communicator);
   }
-  return is_finite;
+  return are_finite(buckets_);
 }
 
 void MomentumBuckets::apply(std::span<const AdamParameter> parameters) const {

@@ -11,6 +11,7 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/hooks.hpp"
+#include "kolo/train/tensor.hpp"
 #include "optim/one_bit_agreement.hpp"
 
 namespace kolo::train {
@@ -38,11 +39,7 @@ class MomentumBuckets {
   void apply(std::span<const AdamParameter> parameters) const;
 
  private:
-  struct Bucket {
-    at::Tensor momenta;  ///< contiguous
-    std::vector<GradientPart> parts;
-  };
-  std::vector<Bucket> buckets_;
+  std::vector<FlatTensors> buckets_;
   std::vector<at::Tensor> momenta_;  ///< of each parameter: a view of its bucket
 };
 
