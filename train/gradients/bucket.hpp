@@ -4,16 +4,14 @@
 #include "kolo/train/libtorch.hpp"
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "gradients/averaging_thread.hpp"
-#include "kolo/arena.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/train/hooks.hpp"
-#include "ranks/replicas.hpp"
+#include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 
@@ -32,8 +30,8 @@ class Bucket {
   Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters);
 
   const std::vector<Slot>& slots() const noexcept { return slots_; }
-  Buffer buffer() const { return Buffer(memory_.get(), count_, dtype_); }
-  std::uint64_t bytes() const { return buffer().bytes(); }
+  Buffer buffer() const { return flat_.host(); }
+  std::uint64_t bytes() const { return flat_.bytes(); }
 
   /// Makes the slot hold the gradient of `parameter` and the gradient live in the slot: a copy when it lay
   /// elsewhere (the first backward, or zero_grad() or an optimizer took it away), nothing at all when it did
@@ -56,14 +54,11 @@ class Bucket {
   /// When the averaging ended, as far as is known; meaningful once it has been waited for.
   Clock::time_point ended() const { return job_ ? job_->ended : started_ + work_.duration(); }
   /// Whether all gradients are finite.
-  bool is_finite() const;
+  bool is_finite() const { return are_finite(std::span(&flat_, 1)); }
 
  private:
-  std::shared_ptr<std::byte[]> memory_;
-  std::uint64_t count_ = 0;
-  DType dtype_;
+  FlatTensors flat_;
   std::vector<Slot> slots_;
-  std::vector<GradientPart> parts_;
   Work work_;
   std::optional<AveragingJob> job_;
   Clock::time_point started_;
