@@ -72,6 +72,8 @@ BREACHES = [
     ("namespaces", "src/schedule/away.cpp", "namespace kolo::transport {\nint x;\n}\n"),
     ("namespaces", "src/transport/up.cpp", "namespace kolo::transport {\n}\nnamespace kolo::schedules {\nstruct X;\nint x;\n}\n"),
     ("namespaces", "src/base/room.cpp", "namespace kolo::schedule {\nint x;\n}\n"),
+    ("tensor_pointers", "train/ddp/sum.cpp", "communicator.all_reduce_async(\n    buffer_of(x));\n"),
+    ("tensor_pointers", "train/nn/sum.cpp", "const auto part = Buffer(x.data_ptr(), 4, type);\n"),
     ("file_lengths", "src/base/long.cpp", "\n" * (rules.MAX_LINES + 1)),
     ("file_lengths", "tests/house/long.py", "\n" * (rules.MAX_LINES + 1)),
 ]

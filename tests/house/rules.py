@@ -304,6 +304,23 @@ def check_namespaces(root):
     return problems
 
 
+COLLECTIVES = "all_reduce|reduce_scatter|all_gather|broadcast|reduce|scatter|gather|all_to_all|scan|send|recv|recv_any|sendrecv"
+TENSOR_POINTER = re.compile(rf"(?:[.>](?:{COLLECTIVES})(?:_async)?|\bBuffer)\([^;]*?\b(?:buffer_of|data_ptr)\b")
+
+
+def check_tensor_pointers(root):
+    """In train/ only the room that knows devices, and hooks, which see the host's memory, give collectives a tensor's pointer."""
+    problems = []
+    for path in sources(root, "train"):
+        if path.relative_to(root).parts[1] in ("libtorch", "compression"):
+            continue
+        text = without_comments(path.read_text())
+        for match in TENSOR_POINTER.finditer(text):
+            problems.append(f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}: a collective gets the pointer of a "
+                            "tensor: call those of kolo/train/tensor.hpp")
+    return problems
+
+
 RULES = {
     "namespaces": check_namespaces,
     "type_names": check_type_names,
@@ -315,4 +332,5 @@ RULES = {
     "environment_page": check_environment_page,
     "file_lengths": check_file_lengths,
     "selection_names": check_selection_names,
+    "tensor_pointers": check_tensor_pointers,
 }

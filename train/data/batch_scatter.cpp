@@ -20,7 +20,6 @@
 #include "kolo/train/tensor.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
-#include "ranks/wait_all.hpp"
 
 namespace kolo {
 namespace {
@@ -45,7 +44,7 @@ Batch require_batch(const Batch& batch) {
   Batch result;
   for (const at::Tensor& tensor : batch) {
     result.push_back(tensor.detach().contiguous());
-    buffer_of(result.back());
+    require_collective(result.back());
   }
   return result;
 }
@@ -133,35 +132,30 @@ class BatchScatter::Thread {
     std::vector<std::int64_t> numbers(header.size() / sizeof(std::int64_t));
     std::memcpy(numbers.data(), header.data(), header.size());
     Batch mine;
-    std::vector<Work> works;
+    std::vector<TensorWork> works;
     for (std::size_t at = 0; at < numbers.size(); at += 2 + static_cast<std::size_t>(numbers[at + 1])) {
       const at::IntArrayRef sizes(numbers.data() + at + 2, static_cast<std::size_t>(numbers[at + 1]));
       works.push_back(scatter(whole, sizes, static_cast<at::ScalarType>(numbers[at]), mine));
     }
-    train::wait_all(works);
+    wait_all(works);
     return mine;
   }
 
   /// Appends this rank's part of the next tensor to `mine`.
-  Work scatter(const Batch& whole, at::IntArrayRef sizes, at::ScalarType type, Batch& mine) {
+  TensorWork scatter(const Batch& whole, at::IntArrayRef sizes, at::ScalarType type, Batch& mine) {
     const int ranks = communicator_.size();
     std::vector<std::int64_t> part = sizes.vec();
     const auto rows_of = [&](int rank) {
       return first_row(sizes[0], rank + 1, ranks) - first_row(sizes[0], rank, ranks);
     };
-    std::uint64_t row_bytes = c10::elementSize(type);
-    for (std::size_t i = 1; i < sizes.size(); ++i) row_bytes *= static_cast<std::uint64_t>(sizes[i]);
-    std::vector<std::uint64_t> counts;
-    for (int rank = 0; rank < ranks; ++rank)
-      counts.push_back(static_cast<std::uint64_t>(rows_of(rank)) * row_bytes);
+    std::int64_t row = 1;
+    for (std::size_t i = 1; i < sizes.size(); ++i) row *= sizes[i];
+    std::vector<std::int64_t> counts;
+    for (int rank = 0; rank < ranks; ++rank) counts.push_back(rows_of(rank) * row);
     part[0] = rows_of(communicator_.rank());
-    const bool is_root = communicator_.rank() == 0;
-    const void* const from = is_root ? whole[mine.size()].data_ptr() : nullptr;
-    const std::uint64_t bytes = is_root ? whole[mine.size()].nbytes() : 0;
+    const at::Tensor from = communicator_.rank() == 0 ? whole[mine.size()] : at::Tensor();
     mine.push_back(at::empty(part, type));
-    return communicator_.scatter_async(ConstBuffer(from, bytes, DType::uint8),
-                                       Buffer(mine.back().data_ptr(), mine.back().nbytes(), DType::uint8), 0,
-                                       counts);
+    return scatter_async(from, mine.back(), 0, communicator_, counts);
   }
 
   Communicator communicator_;

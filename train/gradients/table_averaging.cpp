@@ -56,8 +56,7 @@ Rows rows_of(const at::Tensor& gradient, const at::Tensor& table) {
 Rows sum_of(SparseAllReduce& sums, const Rows& mine, const at::Tensor& table) {
   const std::int64_t length = table.size(0);
   const auto width = static_cast<std::uint64_t>(table.numel() / length);
-  auto [indices, bytes] =
-      sums.sum(static_cast<std::uint64_t>(length), mine.index_span(), buffer_of(mine.values), width);
+  auto [indices, bytes] = sums.sum(static_cast<std::uint64_t>(length), mine.index_span(), mine.values, width);
   const auto count = static_cast<std::int64_t>(indices.size());
   return {tensor_of(std::move(indices), {count}, at::kLong),
           tensor_of(std::move(bytes), row_sizes(count, table), mine.values.scalar_type())};
@@ -75,8 +74,8 @@ Rows gather(Communicator& communicator, const Rows& mine, const at::Tensor& tabl
   std::vector<std::uint64_t> elements;
   const auto width = static_cast<std::uint64_t>(table.numel() / table.size(0));
   for (const std::uint64_t rows : counts) elements.push_back(rows * width);
-  communicator.all_gather(buffer_of(mine.indices), buffer_of(indices), counts);
-  communicator.all_gather(buffer_of(mine.values), buffer_of(values), elements);
+  all_gather_async(mine.indices, indices, communicator, counts).wait();
+  all_gather_async(mine.values, values, communicator, elements).wait();
   const at::Tensor sum = at::_sparse_coo_tensor_unsafe(indices, values, table.sizes()).coalesce();
   return {sum.indices().view(-1), sum.values()};
 }

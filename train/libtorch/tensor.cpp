@@ -82,13 +82,18 @@ DType dtype_of_tensor(at::ScalarType type) {
   throw InvalidArgumentError(std::string("kolo cannot reduce tensors of type ") + c10::toString(type), {});
 }
 
-Buffer buffer_of(const at::Tensor& tensor) {
+void require_collective(const at::Tensor& tensor) {
   if (!tensor.defined()) throw InvalidArgumentError("an undefined tensor has no buffer", {});
   if (!tensor.device().is_cpu()) {
     throw InvalidArgumentError("a tensor on " + tensor.device().str() + " has no buffer that kolo can use",
                                {});
   }
   if (tensor.layout() != at::kStrided) throw InvalidArgumentError("a sparse tensor has no buffer", {});
+  dtype_of_tensor(tensor.scalar_type());
+}
+
+Buffer buffer_of(const at::Tensor& tensor) {
+  require_collective(tensor);
   if (!tensor.is_non_overlapping_and_dense()) {
     throw InvalidArgumentError("the tensor has gaps or overlaps in memory: pass contiguous()", {});
   }
@@ -125,7 +130,7 @@ void TensorWork::settle() noexcept {
   }
 }
 
-std::chrono::nanoseconds wait_all(std::span<TensorWork> works) {
+std::chrono::nanoseconds wait_all(std::vector<TensorWork>& works) {
   std::exception_ptr error;
   std::chrono::nanoseconds longest{0};
   for (TensorWork& work : works) {
@@ -136,6 +141,7 @@ std::chrono::nanoseconds wait_all(std::span<TensorWork> works) {
       if (!error) error = std::current_exception();
     }
   }
+  works.clear();
   if (error) std::rethrow_exception(error);
   return longest;
 }
@@ -144,21 +150,21 @@ TensorWork all_reduce_async(const at::Tensor& tensor, Communicator& communicator
                             const CallOptions& options) {
   at::Tensor memory = contiguous_of(tensor);
   Work work = communicator.all_reduce_async(buffer_of(memory), reduction, options);
-  return {std::move(work), {}, std::move(memory), tensor};
+  return TensorWork(std::move(work), {}, std::move(memory), tensor);
 }
 
 TensorWork all_reduce_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Reduction& reduction, const CallOptions& options) {
   at::Tensor read = contiguous_of(in), memory = memory_for(out);
   Work work = communicator.all_reduce_async(buffer_of(read), buffer_of(memory), reduction, options);
-  return {std::move(work), std::move(read), std::move(memory), out};
+  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
 }
 
 TensorWork all_gather_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Counts& counts, const CallOptions& options) {
   at::Tensor read = contiguous_of(in), memory = memory_for(out);
   Work work = communicator.all_gather_async(buffer_of(read), buffer_of(memory), counts, options);
-  return {std::move(work), std::move(read), std::move(memory), out};
+  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
 }
 
 TensorWork reduce_scatter_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
@@ -167,14 +173,14 @@ TensorWork reduce_scatter_async(const at::Tensor& in, const at::Tensor& out, Com
   at::Tensor read = contiguous_of(in), memory = memory_for(out);
   Work work =
       communicator.reduce_scatter_async(buffer_of(read), buffer_of(memory), reduction, counts, options);
-  return {std::move(work), std::move(read), std::move(memory), out};
+  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
 }
 
 TensorWork all_to_all_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Counts& sent, const Counts& received, const CallOptions& options) {
   at::Tensor read = contiguous_of(in), memory = memory_for(out);
   Work work = communicator.all_to_all_async(buffer_of(read), buffer_of(memory), sent, received, options);
-  return {std::move(work), std::move(read), std::move(memory), out};
+  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
 }
 
 TensorWork scatter_async(const at::Tensor& in, const at::Tensor& out, int root, Communicator& communicator,
@@ -183,26 +189,26 @@ TensorWork scatter_async(const at::Tensor& in, const at::Tensor& out, int root, 
   at::Tensor read = is_root ? contiguous_of(in) : at::Tensor(), memory = memory_for(out);
   const ConstBuffer from = is_root ? ConstBuffer(buffer_of(read)) : ConstBuffer();
   Work work = communicator.scatter_async(from, buffer_of(memory), root, counts, options);
-  return {std::move(work), std::move(read), std::move(memory), out};
+  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
 }
 
 TensorWork broadcast_async(const at::Tensor& tensor, int root, Communicator& communicator,
                            const CallOptions& options) {
   at::Tensor memory = communicator.rank() == root ? contiguous_of(tensor) : memory_for(tensor);
   Work work = communicator.broadcast_async(moved(memory), root, options);
-  return {std::move(work), {}, std::move(memory), tensor};
+  return TensorWork(std::move(work), {}, std::move(memory), tensor);
 }
 
 TensorWork send_async(const at::Tensor& tensor, int peer, Communicator& communicator, int tag) {
   at::Tensor read = contiguous_of(tensor);
   Work work = communicator.send_async(moved(read), peer, tag);
-  return {std::move(work), std::move(read), {}, {}};
+  return TensorWork(std::move(work), std::move(read), {}, {});
 }
 
 TensorWork recv_async(const at::Tensor& tensor, int peer, Communicator& communicator, int tag) {
   at::Tensor memory = memory_for(tensor);
   Work work = communicator.recv_async(moved(memory), peer, tag);
-  return {std::move(work), {}, std::move(memory), tensor};
+  return TensorWork(std::move(work), {}, std::move(memory), tensor);
 }
 
 }  // namespace kolo

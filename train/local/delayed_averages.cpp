@@ -35,9 +35,9 @@ struct DelayedAverages::State {
     train::NamedTensors result;
     for (const auto& [name, parameter, note] : model.parameters) {
       const at::Tensor& gradient = parameter.grad();
-      result.push_back(
-          {name,
-           gradient.defined() ? gradient : at::zeros({}, parameter.scalar_type()).expand(parameter.sizes())});
+      result.push_back({name, gradient.defined()
+                                  ? gradient
+                                  : at::zeros({}, parameter.scalar_type()).expand(parameter.sizes())});
     }
     return result;
   }

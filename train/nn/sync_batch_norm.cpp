@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
 
 namespace kolo {
 namespace {
@@ -61,13 +62,9 @@ void merge(Moments& into, const Moments& other) {
 Moments global_moments(const at::Tensor& input, Communicator& communicator) {
   const Moments mine = local_moments(input);
   const std::int64_t features = input.size(1), ranks = communicator.size();
-  const at::Tensor packed =
-      at::cat({at::full({1}, mine.count, at::kDouble), mine.mean, mine.squares}).contiguous();
+  const at::Tensor packed = at::cat({at::full({1}, mine.count, at::kDouble), mine.mean, mine.squares});
   const at::Tensor all = at::empty({ranks, 1 + 2 * features}, at::kDouble);
-  const auto elements = static_cast<std::uint64_t>(packed.numel());
-  communicator.all_gather(
-      ConstBuffer(packed.data_ptr(), elements, DType::float64),
-      Buffer(all.data_ptr(), elements * static_cast<std::uint64_t>(ranks), DType::float64));
+  all_gather_async(packed, all, communicator, {}, {.waits_at_once = true}).wait();
   Moments total{0, at::zeros({features}, at::kDouble), at::zeros({features}, at::kDouble)};
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     const at::Tensor row = all[rank];
@@ -126,8 +123,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
     // This rank's gradients are multiplied by `share` later on, so only its part of the sums is already now.
     const double share = kept.loss_factor ? kept.loss_factor() : 1;
     const at::Tensor sums = at::cat({sum, weighted}).to(at::kDouble).mul_(share);
-    kept.communicator.all_reduce(
-        Buffer(sums.data_ptr(), static_cast<std::uint64_t>(sums.numel()), DType::float64), ReduceOp::sum);
+    all_reduce_async(sums, kept.communicator, ReduceOp::sum, {.waits_at_once = true}).wait();
     const std::int64_t features = input.size(1);
     if (share != 0) sums.div_(kept.count * share);  // with 0, what is given below does not count
     const at::Tensor mean_above = sums.slice(0, 0, features), mean_weighted = sums.slice(0, features);

@@ -3,9 +3,9 @@
 #include <ATen/Functions.h>
 
 #include <array>
-#include <exception>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
@@ -60,9 +60,8 @@ bool BorderExchange::post_next(int peer, bool waits) {
   }
   ++next_[at];
   if (!message.is_output && !shape->second.has_gradient) return true;
-  Transfer transfer{at::empty(shape->second.sizes, shape->second.type), {}};
-  transfer.work = communicator_.recv_async(buffer_of(transfer.tensor), peer, kTensorTag);
-  received_.emplace(message, std::move(transfer));
+  const at::Tensor tensor = at::empty(shape->second.sizes, shape->second.type);
+  received_.emplace(message, recv_async(tensor, peer, communicator_, kTensorTag));
   return true;
 }
 
@@ -77,8 +76,7 @@ at::Tensor BorderExchange::receive_for(std::size_t action) {
     }
   }
   const auto found = received_.find(*message);
-  found->second.work.wait();
-  const at::Tensor tensor = std::move(found->second.tensor);
+  const at::Tensor tensor = found->second.wait();
   received_.erase(found);
   return tensor;
 }
@@ -112,15 +110,13 @@ bool BorderExchange::has_gradient(int border) const {
 }
 
 void BorderExchange::send(const BorderMessage& message, const at::Tensor& tensor) {
-  std::erase_if(sent_, [](const Transfer& transfer) { return transfer.work.done(); });
+  std::erase_if(sent_, [](const TensorWork& work) { return work.done(); });
   const int target = plan_.target_of(message);
   if (target == plan_.rank) {
-    received_.emplace(message, Transfer{tensor, {}});
+    received_.emplace(message, TensorWork({}, {}, {}, tensor));
     return;
   }
-  Transfer transfer{tensor.contiguous(), {}};
-  transfer.work = communicator_.send_async(buffer_of(transfer.tensor), target, kTensorTag);
-  sent_.push_back(std::move(transfer));
+  sent_.push_back(send_async(tensor, target, communicator_, kTensorTag));
 }
 
 void BorderExchange::send_shape(int border, const BorderShape& shape) {
@@ -136,8 +132,7 @@ void BorderExchange::send_shape(int border, const BorderShape& shape) {
                                     static_cast<std::int64_t>(shape.sizes.size())};
   numbers.insert(numbers.end(), shape.sizes.begin(), shape.sizes.end());
   numbers.resize(std::tuple_size_v<ShapeMessage>);
-  Work work = communicator_.send_async(ConstBuffer(numbers), target, kShapeTag);
-  sent_shapes_.emplace_back(std::move(numbers), std::move(work));
+  sent_.push_back(send_async(at::tensor(numbers), target, communicator_, kShapeTag));
 }
 
 BorderShape BorderExchange::receive_shape(int border) {
@@ -151,26 +146,12 @@ BorderShape BorderExchange::receive_shape(int border) {
 }
 
 void BorderExchange::finish() {
-  for (const Transfer& transfer : sent_) transfer.work.wait();
-  for (const auto& [numbers, work] : sent_shapes_) work.wait();
-  sent_.clear();
-  sent_shapes_.clear();
+  wait_all(sent_);
 }
 
 void BorderExchange::settle() noexcept {
-  const auto settle_one = [](const Work& work) {
-    try {
-      work.wait();
-    } catch (const std::exception&) {
-      // The rank has the error that ended the step.
-    }
-  };
-  for (const auto& [message, transfer] : received_) settle_one(transfer.work);
-  for (const Transfer& transfer : sent_) settle_one(transfer.work);
-  for (const auto& [numbers, work] : sent_shapes_) settle_one(work);
-  received_.clear();
+  received_.clear();  // each waits, and swallows its error: the rank has the one that ended the step
   sent_.clear();
-  sent_shapes_.clear();
   shapes_.clear();
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
-#include "kolo/work.hpp"
+#include "kolo/train/tensor.hpp"
 #include "pipeline/message_plan.hpp"
 
 namespace kolo::train {
@@ -56,11 +56,6 @@ class BorderExchange {
   void settle() noexcept;
 
  private:
-  struct Transfer {
-    at::Tensor tensor;
-    Work work;
-  };
-
   /// Posts the next receive from a peer. If the shape is not known: waits for it, or posts nothing and
   /// returns false.
   bool post_next(int peer, bool waits);
@@ -72,9 +67,8 @@ class BorderExchange {
   MessagePlan plan_;
   std::map<int, BorderShape> shapes_;  ///< by border, as far as this rank knows them
   std::vector<std::size_t> next_;      ///< of each peer's incoming messages: the first that is not posted
-  std::map<BorderMessage, Transfer> received_;
-  std::vector<Transfer> sent_;
-  std::vector<std::pair<std::vector<std::int64_t>, Work>> sent_shapes_;
+  std::map<BorderMessage, TensorWork> received_;
+  std::vector<TensorWork> sent_;  ///< shapes too
 };
 
 }  // namespace kolo::train

@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "kolo/train/tensor.hpp"
-#include "kolo/work.hpp"
-#include "ranks/wait_all.hpp"
 
 namespace kolo::train {
 namespace {
@@ -32,10 +30,7 @@ TiedParameters::TiedParameters(std::vector<Pair> pairs, const Communicator& ends
       if (pair.first.is_same(pair.last)) continue;  // autograd adds up
       pair.last.copy_(pair.first);
     } else if (has_first || has_last) {
-      const at::Tensor& own = has_first ? pair.first : pair.last;
-      at::Tensor values = own.detach().contiguous();
-      ends_.broadcast(buffer_of(values), 0);
-      if (!values.is_alias_of(own)) own.variable_data().copy_(values);
+      broadcast_async(has_first ? pair.first : pair.last, 0, ends_).wait();
     }
     if (has_first) own_.push_back(pair.first);
     if (has_last) own_.push_back(pair.last);
@@ -54,7 +49,7 @@ void TiedParameters::begin() {
 
 void TiedParameters::finish() {
   const c10::NoGradGuard no_grad;
-  std::vector<Work> works;
+  std::vector<TensorWork> works;
   for (const Pair& pair : pairs_) {
     if (pair.first.defined() && pair.last.defined()) {
       if (pair.first.is_same(pair.last)) continue;
@@ -64,7 +59,7 @@ void TiedParameters::finish() {
     } else if (pair.first.defined() || pair.last.defined()) {
       // Both weights have the gradient with the same bits, and so stay equal.
       const at::Tensor gradient = dense_gradient_of(pair.first.defined() ? pair.first : pair.last);
-      works.push_back(ends_.all_reduce_async(buffer_of(gradient), ReduceOp::sum, {.wire = Wire::native}));
+      works.push_back(all_reduce_async(gradient, ends_, ReduceOp::sum, {.wire = Wire::native}));
     }
   }
   wait_all(works);

@@ -10,18 +10,8 @@
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "ranks/model.hpp"
-#include "ranks/wait_all.hpp"
 
 namespace kolo {
-namespace {
-
-/// Sparse tensors are for buffer_of() to refuse: newer libtorch throws an error of its own for their
-/// contiguous().
-at::Tensor contiguous_of(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided ? tensor.contiguous() : tensor;
-}
-
-}  // namespace
 
 Metrics average(const Metrics& metrics, Communicator& communicator, double weight) {
   std::string names;
@@ -52,39 +42,26 @@ Metrics average(const Metrics& metrics, Communicator& communicator, double weigh
 void average_parameters(const torch::nn::Module& module, Communicator& communicator) {
   const c10::NoGradGuard no_grad;
   const train::NamedTensors parameters = train::once(module.named_parameters());
-  std::vector<at::Tensor> contiguous;
   agree(communicator, "average_parameters", train::text_of_layout(parameters), [&] {
-    for (const NamedTensor& parameter : parameters) {
-      contiguous.push_back(contiguous_of(parameter.tensor.detach()));
-      buffer_of(contiguous.back());
-    }
+    for (const NamedTensor& parameter : parameters) require_collective(parameter.tensor);
   });
   const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
-  std::vector<Work> works;
-  for (const at::Tensor& tensor : contiguous)
-    works.push_back(communicator.all_reduce_async(buffer_of(tensor), ReduceOp::average, as_it_is));
-  for (const Work& work : works) work.wait();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!contiguous[i].is_alias_of(parameters[i].tensor))
-      parameters[i].tensor.variable_data().copy_(contiguous[i]);
-  }
+  std::vector<TensorWork> works;
+  for (const NamedTensor& parameter : parameters)
+    works.push_back(all_reduce_async(parameter.tensor, communicator, ReduceOp::average, as_it_is));
+  wait_all(works);
 }
 
 void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator) {
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> contiguous;
   for (const at::Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
-    contiguous.push_back(contiguous_of(parameter.grad()));
-    buffer_of(contiguous.back());
+    require_collective(parameter.grad());
   }
-  std::vector<Work> works;
-  for (const at::Tensor& gradient : contiguous)
-    works.push_back(communicator.all_reduce_async(buffer_of(gradient), ReduceOp::average));
-  train::wait_all(works);
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!contiguous[i].is_alias_of(parameters[i].grad())) parameters[i].mutable_grad().copy_(contiguous[i]);
-  }
+  std::vector<TensorWork> works;
+  for (const at::Tensor& parameter : parameters)
+    works.push_back(all_reduce_async(parameter.grad(), communicator, ReduceOp::average));
+  wait_all(works);
 }
 
 }  // namespace kolo

@@ -10,7 +10,6 @@
 #include "kolo/error.hpp"
 #include "libtorch/first_use.hpp"
 #include "ranks/parts.hpp"
-#include "ranks/wait_all.hpp"
 
 namespace kolo::train {
 namespace {
@@ -75,13 +74,14 @@ void Replicator::start(Communicator& communicator, int root) {
   const c10::NoGradGuard no_grad;
   for (const Member& member : members_) FirstUse::touch(member.named.tensor);
   is_root_ = communicator.rank() == root;
-  for (at::Tensor& tensor : direct_) {
-    works_.push_back(
-        communicator.broadcast_async(Buffer(tensor.data_ptr(), tensor.nbytes(), DType::uint8), root));
+  for (const at::Tensor& tensor : direct_) {
+    // In the order in which elements lie, on which the ranks have agreed.
+    works_.push_back(broadcast_async(tensor.as_strided({tensor.numel()}, {1}), root, communicator));
   }
   if (!staging_) return;
   for (std::size_t i = 0; is_root_ && i < packed_.size(); ++i) staged_[i].copy_(packed_[i]);
-  works_.push_back(communicator.broadcast_async(staging_->buffer(staging_->size(), DType::uint8), root));
+  const Buffer all = staging_->buffer(staging_->size(), DType::uint8);
+  works_.emplace_back(communicator.broadcast_async(all, root));
 }
 
 void Replicator::finish() {

@@ -11,7 +11,6 @@
 #include "kolo/communicator.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/train/tensor.hpp"
-#include "kolo/work.hpp"
 
 namespace kolo::train {
 
@@ -50,7 +49,7 @@ class Replicator {
   std::vector<at::Tensor> packed_;
   std::vector<at::Tensor> staged_;  ///< one for each of packed_, in staging_
   std::optional<SharedMemory> staging_;
-  std::vector<Work> works_;
+  std::vector<TensorWork> works_;
   bool is_root_ = false;
 };
 

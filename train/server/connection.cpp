@@ -56,7 +56,7 @@ bool WorkerConnection::take_header() {
   push_.rows = {};
   push_.values = at::Tensor();
   if (request_.elements > 0)
-    works_.push_back(communicator_.recv_async(buffer_of(push_.elements), kWorkerSide, kArrayTag));
+    works_.push_back(communicator_.recv_async(push_.elements, kWorkerSide, kArrayTag));
   ids_.resize(request_.rows);
   if (request_.rows > 0) works_.push_back(communicator_.recv_async(Buffer(ids_), kWorkerSide, kArrayTag));
   expected_ = request_.rows > 0 ? Expected::ids : Expected::values;
@@ -67,7 +67,7 @@ bool WorkerConnection::take_ids() {
   push_.rows = shard_.rows_of(ids_);
   if (!is_push(request_.kind)) return true;
   push_.values = floats(push_.rows.elements);
-  works_.push_back(communicator_.recv_async(buffer_of(push_.values), kWorkerSide, kArrayTag));
+  works_.push_back(communicator_.recv_async(push_.values, kWorkerSide, kArrayTag));
   expected_ = Expected::values;
   return false;
 }
@@ -77,7 +77,7 @@ void WorkerConnection::answer(const Reply& reply, const at::Tensor& values) {
   works_.push_back(communicator_.send_async(ConstBuffer(reply_header_), kWorkerSide, kHeaderTag));
   if (values.defined() && values.numel() > 0) {
     answer_ = values.detach().clone();  // updates go on while it is sent
-    works_.push_back(communicator_.send_async(buffer_of(answer_), kWorkerSide, kArrayTag));
+    works_.push_back(communicator_.send_async(answer_, kWorkerSide, kArrayTag));
   }
   expected_ = Expected::answered;
 }

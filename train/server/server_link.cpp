@@ -94,12 +94,12 @@ void ServerLink::post(const Exchange& exchange, std::uint64_t sequence) {
     works_.push_back(communicator_.send_async(data, kServerSide, tag));
   };
   send(ConstBuffer(request_), kHeaderTag);
-  if (elements > 0) send(buffer_of(exchange.elements), kArrayTag);
+  if (elements > 0) send(exchange.elements, kArrayTag);
   if (!exchange.rows.empty()) send(ConstBuffer(exchange.rows), kArrayTag);
-  if (has_elements(exchange.row_values)) send(buffer_of(exchange.row_values), kArrayTag);
+  if (has_elements(exchange.row_values)) send(exchange.row_values, kArrayTag);
   works_.push_back(communicator_.recv_async(Buffer(reply_), kServerSide, kHeaderTag));
   if (has_elements(exchange.answer))
-    works_.push_back(communicator_.recv_async(buffer_of(exchange.answer), kServerSide, kArrayTag));
+    works_.push_back(communicator_.recv_async(exchange.answer, kServerSide, kArrayTag));
 }
 
 Reply ServerLink::wait(RequestKind kind) {

@@ -107,7 +107,7 @@ void ShardedOptimizerState::gather() {
       }
       const at::Tensor mine = value.toTensor().contiguous();
       const at::Tensor all = at::empty({static_cast<std::int64_t>(sum_of(counts))}, mine.options());
-      model_.communicator().all_gather(buffer_of(mine), buffer_of(all), counts);
+      all_gather_async(mine, all, model_.communicator(), counts).wait();
       whole_[i][key] = all;
     }
   }

@@ -17,6 +17,7 @@ using Sizes = std::vector<std::int64_t>;
 
 /// KOLO_WIRE is meant for gradients that are averaged, not for activations.
 constexpr Wire kAsItIs = Wire::native;
+const CallOptions kAtOnce{.waits_at_once = true};
 
 std::int64_t sum_of(const Lengths& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
@@ -77,7 +78,7 @@ std::size_t own(const Communicator& communicator) {
 at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator, ReduceOp operation) {
   const at::Tensor in = tensor.contiguous();
   const at::Tensor out = at::empty_like(in);
-  communicator.all_reduce(buffer_of(in), buffer_of(out), operation, {.wire = kAsItIs});
+  all_reduce_async(in, out, communicator, operation, {.wire = kAsItIs, .waits_at_once = true}).wait();
   return out;
 }
 
@@ -88,7 +89,7 @@ at::Tensor gather_of_group(const at::Tensor& tensor, std::int64_t dimension, con
   const std::int64_t each = product_of(with_length(tensor, dimension, 1));
   const at::Tensor in = tensor.contiguous();
   const at::Tensor out = at::empty({each * sum_of(lengths)}, in.options());
-  communicator.all_gather(buffer_of(in), buffer_of(out), elements_of(lengths, each));
+  all_gather_async(in, out, communicator, elements_of(lengths, each), kAtOnce).wait();
   if (dimension == 0) return out.view(with_length(tensor, 0, sum_of(lengths)));
   std::vector<Sizes> shapes;
   for (const std::int64_t length : lengths) shapes.push_back(with_length(tensor, dimension, length));
@@ -102,7 +103,7 @@ at::Tensor scattered_sum_of_group(const at::Tensor& tensor, std::int64_t dimensi
   const std::int64_t each = product_of(with_length(tensor, dimension, 1));
   const at::Tensor in = packed(tensor, dimension, lengths);
   const at::Tensor out = at::empty(with_length(tensor, dimension, lengths[own(communicator)]), in.options());
-  communicator.reduce_scatter(buffer_of(in), buffer_of(out), ReduceOp::sum, elements_of(lengths, each));
+  reduce_scatter_async(in, out, communicator, ReduceOp::sum, elements_of(lengths, each), kAtOnce).wait();
   return out;
 }
 
@@ -126,7 +127,7 @@ at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const
   const auto elements =
       static_cast<std::int64_t>(std::accumulate(received.begin(), received.end(), std::uint64_t{0}));
   const at::Tensor out = at::empty({elements}, in.options());
-  communicator.all_to_all(buffer_of(in), buffer_of(out), elements_of(split_lengths, each_sent), received);
+  all_to_all_async(in, out, communicator, elements_of(split_lengths, each_sent), received, kAtOnce).wait();
   return unpacked(out, shapes, joined);
 }
 

@@ -11,9 +11,9 @@
 
 #include "kolo/train/group_functions.hpp"
 #include "kolo/train/slice.hpp"
+#include "kolo/train/tensor.hpp"
 #include "tensor/attention.hpp"
 #include "tensor/communicate.hpp"
-#include "tensor/ring_shift.hpp"
 
 namespace kolo {
 namespace {
@@ -92,6 +92,29 @@ at::Tensor for_sums(const at::Tensor& tensor) {
   return tensor.to(tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
 }
 
+/// A tensor goes to the next rank while one comes from the rank before. Both are perhaps empty; the tags of
+/// what travels at a time differ.
+class RingShift {
+ public:
+  RingShift(Communicator& group, const at::Tensor& sent, const at::Tensor& received, int tag)
+      : received_(received) {
+    const int size = group.size(), next = (group.rank() + 1) % size,
+              before = (group.rank() + size - 1) % size;
+    if (received.numel() > 0) receive_ = recv_async(received, before, group, tag);
+    if (sent.numel() > 0) send_ = send_async(sent, next, group, tag);
+  }
+  /// What has come.
+  at::Tensor wait() {
+    receive_.wait();
+    send_.wait();
+    return received_;
+  }
+
+ private:
+  at::Tensor received_;
+  TensorWork receive_, send_;
+};
+
 class RingAttention : public torch::autograd::Function<RingAttention> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& q,
@@ -101,7 +124,7 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     OnlineSoftmax softmax(scaled_q);
     at::Tensor block = at::stack({k, v});
     for (int step = 0; step < call->group.size(); ++step) {
-      std::optional<train::RingShift> shift = start_next(*call, block, step);
+      std::optional<RingShift> shift = start_next(*call, block, step);
       if (const auto scores = scores_of(*call, scaled_q, for_sums(block[0]), call->owner(step)))
         softmax.add(*scores, for_sums(block[1]));
       if (shift) block = shift->wait();
@@ -127,10 +150,10 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     at::Tensor q_gradient = at::zeros_like(scaled_q);
     at::Tensor block_gradient = at::zeros_like(for_sums(block));
     const int size = call.group.size();
-    std::optional<train::RingShift> gradient_shift;
+    std::optional<RingShift> gradient_shift;
     for (int step = 0; step < size; ++step) {
       const int owner = call.owner(step);
-      std::optional<train::RingShift> shift = start_next(call, block, step);
+      std::optional<RingShift> shift = start_next(call, block, step);
       at::Tensor own_part;
       const at::Tensor keys = for_sums(block[0]), values = for_sums(block[1]);
       if (const auto scores = scores_of(call, scaled_q, keys, owner)) {
@@ -158,11 +181,11 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
 
  private:
   /// Sends the block on, but for the last step, while it is worked on.
-  static std::optional<train::RingShift> start_next(RingCall& call, const at::Tensor& block, int step) {
+  static std::optional<RingShift> start_next(RingCall& call, const at::Tensor& block, int step) {
     if (step + 1 == call.group.size()) return {};
-    return std::optional<train::RingShift>(
-        std::in_place, call.group, block, empty_block(block, call.slice_of_rank(call.owner(step + 1)).length),
-        kBlockTag);
+    return std::optional<RingShift>(std::in_place, call.group, block,
+                                    empty_block(block, call.slice_of_rank(call.owner(step + 1)).length),
+                                    kBlockTag);
   }
 };
 

@@ -75,7 +75,7 @@ void gather_own(const std::vector<TensorParallelParameter>& parameters, Communic
         const auto own = std::ranges::find(parameters, name, &TensorParallelParameter::name);
         value = own->parameter.detach().clone(at::MemoryFormat::Contiguous);
       }
-      group.broadcast(buffer_of(value), owner);
+      broadcast_async(value, owner, group).wait();
       whole[name] = value;
     }
   }

@@ -13,7 +13,6 @@
 #include "kolo/arena.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "kolo/train/tensor.hpp"
 #include "train/support/models.hpp"
 
 namespace kolo::test::libtorch {

@@ -47,7 +47,7 @@ class [[nodiscard]] TensorWork {
   TensorWork() = default;
   /// Made by the library: `result` gets the values of `memory`, which differs from it unless it is
   /// contiguous.
-  TensorWork(Work work, at::Tensor read, at::Tensor memory, at::Tensor result)
+  explicit TensorWork(Work work, at::Tensor read = {}, at::Tensor memory = {}, at::Tensor result = {})
       : work_(std::move(work)),
         read_(std::move(read)),
         memory_(std::move(memory)),
@@ -74,15 +74,18 @@ class [[nodiscard]] TensorWork {
   at::Tensor read_, memory_, result_;
 };
 
-/// Blocks until all are done, those that fail too. Then throws the error of the first that has failed, or
-/// returns how long the longest operation took.
-std::chrono::nanoseconds wait_all(std::span<TensorWork> works);
+/// Blocks until all are done, those that fail too, and empties the list. Then throws the error of the first
+/// that has failed, or returns how long the longest operation took.
+std::chrono::nanoseconds wait_all(std::vector<TensorWork>& works);
 
 // Collectives of a Communicator on strided CPU tensors, whose documentation holds for them. Elements count in
 // their logical order, so ranks may lay out a tensor in different ways; what is not contiguous travels as a
 // copy. Between the call and TensorWork::wait() no tensor of a call may change. All throw
 // InvalidArgumentError for a tensor that is undefined, not on the CPU, sparse or of a type that kolo does not
 // know; broadcast, send and recv take any type.
+
+/// Throws for what reductions refuse, as they do.
+void require_collective(const at::Tensor& tensor);
 
 /// Every rank ends with the reduction of all ranks' tensors, of one shape, in `tensor`, or in `out`.
 TensorWork all_reduce_async(const at::Tensor& tensor, Communicator& communicator,
