@@ -20,7 +20,7 @@
 #include "libtorch/optimizer_archive.hpp"
 #include "libtorch/random_state.hpp"
 #include "ranks/agreement.hpp"
-#include "ranks/parts.hpp"
+#include "ranks/holders.hpp"
 
 namespace kolo {
 namespace {
@@ -165,7 +165,8 @@ void Checkpoint::require_same_parts(Communicator& communicator) const {
   std::string parts;
   for (const auto& [name, tensors] : shared_) {
     for (const at::Tensor& tensor : tensors) {
-      if (const auto part = train::part_of(tensor)) parts += '\'' + name + "' with " + part->text() + '\n';
+      if (const std::string part = train::part_text_of(tensor); !part.empty())
+        parts += '\'' + name + "' with " + part + '\n';
     }
   }
   try {

@@ -17,6 +17,8 @@
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/sync_batch_norm.hpp"
+#include "placement/placement.hpp"
+#include "ranks/holders.hpp"
 #include "ranks/machine.hpp"
 #include "ranks/model.hpp"
 #include "ranks/replicas.hpp"
@@ -36,7 +38,7 @@ std::string text_of(const DistributedDataParallelOptions& options) {
        << ", sparse_method "
        << (options.sparse_method == SparseMethod::all_reduce ? "all_reduce" : "all_gather") << ", wire "
        << (options.wire ? name_of(*options.wire) : "not set") << ", hook "
-       << (options.hook ? options.hook->describe() : "none");
+       << (options.hook ? options.hook->describe() : "none") << (options.holders.valid() ? ", holders" : "");
   return text.str();
 }
 
@@ -52,10 +54,31 @@ struct DistributedDataParallelBase::State {
         model(agreed(module.get(), options, own)),
         reducer(model.trainable, kinds(), own, reducer_options()),
         buffers(model.buffers),
-        check(model.parameters(), options.check_parameters_every) {
+        check(model.parameters(), options.check_parameters_every),
+        placement(placed_parameters_of(), options.holders, {}) {
     reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
     for (const NamedTensor& parameter : model.trainable) known.insert(parameter.tensor.unsafeGetTensorImpl());
     for (const NamedTensor& parameter : model.ignored) known.insert(parameter.tensor.unsafeGetTensorImpl());
+    for (std::size_t i = 0; options.overlap_forward && i < model.trainable.size(); ++i) {
+      held.add(model.trainable[i].tensor,
+               {.what = "a norm over all gradients and overlap_forward exclude each other: "
+                        "steps are made bucket by bucket",
+                .instead = {}});
+    }
+  }
+
+  /// What is averaged is trained.
+  std::vector<PlacedParameter> placed_parameters_of() const {
+    std::vector<PlacedParameter> placed = placed_parameters(*module);
+    for (PlacedParameter& parameter : placed) {
+      const auto found = std::ranges::find_if(
+          model.trainable, [&](const auto& named) { return named.tensor.is_same(parameter.tensor); });
+      parameter.is_trained = found != model.trainable.end();
+      parameter.has_sparse_gradients =
+          parameter.is_trained &&
+          std::ranges::binary_search(model.tables, static_cast<std::size_t>(found - model.trainable.begin()));
+    }
+    return placed;
   }
 
   /// Collective. Tables come first.
@@ -166,6 +189,8 @@ struct DistributedDataParallelBase::State {
   train::Reducer reducer;
   train::Replicator buffers;
   train::ParameterCheck check;
+  train::Placement placement;
+  train::Held held;
   std::unordered_set<const c10::TensorImpl*> known;  ///< parameters that are averaged, or ignored on purpose
   std::shared_ptr<train::JoinAgreement> join;        ///< null: all ranks have data in every step
   /// Why the model as it is cannot be trained: backward() throws it, as eval() alone does not say that there
@@ -311,13 +336,8 @@ std::vector<at::Tensor> DistributedDataParallelBase::parameters() const {
   return train::values_of(train::once(state_->module->named_parameters()));
 }
 
-std::vector<DistributedDataParallelBase::AveragedParameter> DistributedDataParallelBase::averaged_parameters()
-    const {
-  std::vector<AveragedParameter> result;
-  for (const NamedTensor& parameter : state_->model.trainable)
-    result.push_back({parameter.name, parameter.tensor});
-  for (const std::size_t table : state_->model.tables) result[table].has_sparse_gradients = true;
-  return result;
+const PlacedModel& DistributedDataParallelBase::placed() const {
+  return state_->placement.get();
 }
 
 Communicator& DistributedDataParallelBase::communicator() noexcept {

@@ -1,16 +1,11 @@
 #include "kolo/train/grid.hpp"
 
-#include <c10/core/GradMode.h>
-
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
-#include "optim/gradient_norm.hpp"
 
 namespace kolo {
 namespace {
@@ -54,25 +49,6 @@ Grid::Grid(Communicator communicator, const GridOptions& options) : all_(std::mo
 
 int Grid::batch_part() const {
   return data_.rank() * sharded_.size() + sharded_.rank();
-}
-
-double Grid::clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
-                            const std::function<bool(const at::Tensor&)>& is_replicated) {
-  train::check_max_norm(max_norm);
-  const c10::NoGradGuard no_grad;
-  std::array<double, 1> squares{0};
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : parameters) {
-    if (!parameter.grad().defined()) continue;
-    gradients.push_back(parameter.grad());
-    // One rank counts what all ranks of the tensor group hold alike.
-    if (is_replicated && is_replicated(parameter) && tensor_.rank() != 0) continue;
-    squares[0] += train::sum_of_squares(parameter.grad());
-  }
-  replica_.all_reduce(Buffer(squares.data(), 1, DType::float64));
-  const double norm = std::sqrt(squares[0]);
-  train::scale_to_norm(gradients, norm, max_norm);
-  return norm;
 }
 
 }  // namespace kolo

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <utility>
 
-#include "optim/gradient_norm.hpp"
 #include "optim/layers.hpp"
+#include "placement/norms.hpp"
 
 namespace kolo {
 
@@ -92,7 +92,7 @@ at::Tensor LAMB::step(LossClosure closure) {
     squares[2 * i] = train::sum_of_squares(layers[i].parameter);
     squares[2 * i + 1] = train::sum_of_squares(updates[i]);
   }
-  train::sum_squares(sum_over_ranks_, squares);
+  train::sum_squares(sum_over_ranks_, layers, squares);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!updates[i].defined()) continue;
     const double weights = std::sqrt(squares[2 * i]), length = std::sqrt(squares[2 * i + 1]);

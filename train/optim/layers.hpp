@@ -14,7 +14,7 @@
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
 #include "libtorch/optimizer_state.hpp"
-#include "ranks/parts.hpp"
+#include "ranks/holders.hpp"
 
 namespace kolo::train {
 
@@ -53,11 +53,14 @@ std::vector<Layer<Options>> layers_of(torch::optim::Optimizer& optimizer, const 
 }
 
 /// Sums of squares over the ranks, of this rank's ones.
-inline void sum_squares(const SumOverRanks& sum_over_ranks, std::vector<double>& squares) {
+template <typename Options>
+void sum_squares(const SumOverRanks& sum_over_ranks, const std::vector<Layer<Options>>& layers,
+                 std::vector<double>& squares) {
   if (!sum_over_ranks) return;
-  const std::size_t size = squares.size();
-  sum_over_ranks(squares);
-  if (squares.size() != size)
+  std::vector<at::Tensor> parameters;
+  for (const Layer<Options>& layer : layers) parameters.push_back(layer.parameter);
+  sum_over_ranks(parameters, squares);
+  if (squares.size() != 2 * layers.size())
     throw InvalidArgumentError("a sum over ranks has changed the number of sums", {});
 }
 

@@ -39,7 +39,7 @@ struct OneBitAdam::State {
   State(DistributedDataParallelBase& model_, const OneBitAdamOptions& options_)
       : model(model_),
         options(options_),
-        parameters(model.averaged_parameters()),
+        parameters(train::averaged_by(model)),
         buckets(parameters, options.bucket_bytes),
         averagings(model.total().steps) {
     for (std::size_t i = 0; i < parameters.size(); ++i)

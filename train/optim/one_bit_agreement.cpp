@@ -41,9 +41,10 @@ void require_all_parameters(const AveragedParameters& averaged, const ParameterG
   for (const auto& group : groups) {
     for (const at::Tensor& parameter : group.params()) ++times[parameter.unsafeGetTensorImpl()];
   }
-  for (const auto& [name, tensor, has_sparse_gradients] : averaged) {
-    const std::string which = "parameter '" + name + "' ";
-    if (has_sparse_gradients) throw InvalidArgumentError(which + "has sparse gradients", {});
+  for (const PlacedParameter& parameter : averaged) {
+    const at::Tensor& tensor = parameter.tensor;
+    const std::string which = "parameter '" + parameter.name + "' ";
+    if (parameter.has_sparse_gradients) throw InvalidArgumentError(which + "has sparse gradients", {});
     if (tensor.scalar_type() != at::kFloat)
       throw InvalidArgumentError(which + "is of type " + c10::toString(tensor.scalar_type()) + ", not Float",
                                  {});
@@ -90,16 +91,22 @@ std::string text_of(const AveragedParameters& averaged, const ParameterGroups& g
 
 }  // namespace
 
+AveragedParameters averaged_by(const DistributedDataParallelBase& model) {
+  AveragedParameters averaged = model.placed().parameters();
+  std::erase_if(averaged, [](const PlacedParameter& parameter) { return !parameter.is_trained; });
+  return averaged;
+}
+
 ParameterGroups group_of(const DistributedDataParallelBase& model) {
   std::vector<at::Tensor> tensors;
-  for (const auto& parameter : model.averaged_parameters()) tensors.push_back(parameter.tensor);
+  for (const PlacedParameter& parameter : averaged_by(model)) tensors.push_back(parameter.tensor);
   return {torch::optim::OptimizerParamGroup(tensors)};
 }
 
 ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups groups,
                        const AdamOptions& defaults, const OneBitAdamOptions& options) {
   Communicator& communicator = model.communicator();
-  const AveragedParameters averaged = model.averaged_parameters();
+  const AveragedParameters averaged = averaged_by(model);
   for (auto& group : groups) {
     if (!group.has_options()) group.set_options(std::make_unique<AdamOptions>(defaults));
   }

@@ -12,7 +12,10 @@
 namespace kolo::train {
 
 using ParameterGroups = std::vector<torch::optim::OptimizerParamGroup>;
-using AveragedParameters = std::vector<DistributedDataParallelBase::AveragedParameter>;
+using AveragedParameters = std::vector<PlacedParameter>;
+
+/// The parameters whose gradients the model averages.
+AveragedParameters averaged_by(const DistributedDataParallelBase& model);
 
 /// One group of all parameters whose gradients the model averages.
 ParameterGroups group_of(const DistributedDataParallelBase& model);

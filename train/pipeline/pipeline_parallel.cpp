@@ -1,6 +1,7 @@
 #include "kolo/train/pipeline_parallel.hpp"
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -9,9 +10,10 @@
 #include "kolo/train/tensor.hpp"
 #include "pipeline/pipeline_step.hpp"
 #include "pipeline/split_model.hpp"
+#include "placement/placement.hpp"
 #include "ranks/agreement.hpp"
+#include "ranks/holders.hpp"
 #include "ranks/model.hpp"
-#include "ranks/parts.hpp"
 
 namespace kolo {
 namespace {
@@ -29,7 +31,8 @@ std::string text_of(const PipelineParallelOptions& options) {
        << options.micro_batches << " micro-batches\n"
        << options.chunks << " chunks\n"
        << (options.recompute ? "recompute" : "no recompute") << '\n'
-       << (options.data.valid() ? "a data communicator" : "no data communicator") << '\n';
+       << (options.data.valid() ? "a data communicator" : "no data communicator") << '\n'
+       << (options.holders.valid() ? "holders" : "no holders") << '\n';
   for (const PipelineTie& tie : options.tie) text << "the tie '" << tie.first << "', '" << tie.last << "'\n";
   return text.str();
 }
@@ -107,6 +110,41 @@ std::unique_ptr<train::TiedParameters> tie(Communicator& communicator, const tra
   return std::make_unique<train::TiedParameters>(std::move(pairs), ends);
 }
 
+/// Collective: what this rank's stages have, each tensor once. Where two stages have one name, all names
+/// begin with the number of their stage. A tied weight of the last stage has the name of the first one.
+std::vector<PlacedParameter> placed_in(Communicator& communicator, const std::vector<PipelineStage>& stages,
+                                       const train::TiedParameters* tied,
+                                       const std::vector<PipelineTie>& ties) {
+  std::vector<PlacedParameter> placed;
+  std::vector<std::size_t> numbers;  // of the stage of each
+  std::string mine;
+  for (std::size_t chunk = 0; chunk < stages.size(); ++chunk) {
+    for (PlacedParameter& one : placed_parameters(*stages[chunk].module)) {
+      const auto is_same = [&](const PlacedParameter& other) { return other.tensor.is_same(one.tensor); };
+      if (std::ranges::any_of(placed, is_same)) continue;
+      mine += one.name + '\n';
+      numbers.push_back(chunk * static_cast<std::size_t>(communicator.size()) +
+                        static_cast<std::size_t>(communicator.rank()));
+      placed.push_back(std::move(one));
+    }
+  }
+  std::set<std::string> names;
+  bool are_different = true;
+  for (const std::string& text : train::texts_of_all(communicator, mine)) {
+    std::istringstream lines(text);
+    for (std::string name; std::getline(lines, name);)
+      are_different = names.insert(name).second && are_different;
+  }
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    if (!are_different) placed[i].name = std::to_string(numbers[i]) + '.' + placed[i].name;
+    for (std::size_t k = 0; tied != nullptr && k < ties.size(); ++k) {
+      if (placed[i].tensor.is_same(tied->pairs()[k].last))
+        placed[i].name = (are_different ? "" : "0.") + ties[k].first;
+    }
+  }
+  return placed;
+}
+
 /// Collective over both communicators: ranks of one pipeline learn of what the replicas of any stage find.
 std::unique_ptr<train::ReplicaAverages> replicas(Communicator& communicator,
                                                  const std::vector<PipelineStage>& stages,
@@ -143,18 +181,18 @@ struct PipelineParallel::State {
         averages(replicas(own, stages, options.data)),
         tied(tie(own, shape_of(options, own.size()), stages, options.tie)),
         step(std::move(stages), std::move(loss), own, shape_of(options, own.size()), options.recompute,
-             tied.get(), averages.get()) {
+             tied.get(), averages.get()),
+        placement(placed_in(own, step.stages(), tied.get(), options.tie), options.holders, own) {
+    const auto part = train::part_of_group(own, "a PipelineParallel", "pass its placed()", false);
     for (const PipelineStage& stage : step.stages()) {
       for (const NamedTensor& named : train::once(stage.module->named_parameters())) {
         const auto is_same = [&](const at::Tensor& other) { return other.is_same(named.tensor); };
-        if (std::ranges::none_of(parameters, is_same)) parameters.push_back(named.tensor);
+        if (std::ranges::any_of(parameters, is_same)) continue;
+        parameters.push_back(named.tensor);
+        if (part) held.add(named.tensor, *part);
       }
     }
-    train::mark_parts(
-        parameters, own,
-        {.of = "a PipelineParallel", .for_norms = "Grid::clip_gradients(), which adds up stages"});
   }
-  ~State() { train::unmark_parts(parameters); }  // the layers may be those of a whole model
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
@@ -163,7 +201,9 @@ struct PipelineParallel::State {
   std::unique_ptr<train::ReplicaAverages> averages;
   std::unique_ptr<train::TiedParameters> tied;
   train::PipelineStep step;
+  train::Placement placement;
   std::vector<at::Tensor> parameters;
+  train::Held held;  ///< the layers may be those of a whole model
 };
 
 namespace {
@@ -230,6 +270,10 @@ at::Tensor PipelineParallel::forward(const at::Tensor& input) {
 
 std::vector<at::Tensor> PipelineParallel::parameters() const {
   return state_->parameters;
+}
+
+const PlacedModel& PipelineParallel::placed() const {
+  return state_->placement.get();
 }
 
 const std::vector<PipelineStage>& PipelineParallel::stages() const noexcept {

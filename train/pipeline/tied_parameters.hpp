@@ -23,6 +23,8 @@ class TiedParameters {
   /// on others. The last stage's weights get the first one's values.
   TiedParameters(std::vector<Pair> pairs, const Communicator& ends);
 
+  const std::vector<Pair>& pairs() const noexcept { return pairs_; }
+
   /// Before the backwards of a step: what gradients hold already has been summed.
   void begin();
   /// Adds up what backward has left on the two stages.

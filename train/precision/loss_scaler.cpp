@@ -78,8 +78,9 @@ bool LossScaler::unscale(torch::optim::Optimizer& optimizer) {
   if (std::exchange(is_unscaled_, true)) return is_finite_;
   const c10::NoGradGuard no_grad;
   std::unordered_set<const c10::TensorImpl*> averaged;
-  for (const auto& parameter : model_.averaged_parameters())
-    averaged.insert(parameter.tensor.unsafeGetTensorImpl());
+  for (const PlacedParameter& parameter : model_.placed().parameters()) {
+    if (parameter.is_trained) averaged.insert(parameter.tensor.unsafeGetTensorImpl());
+  }
   const std::vector<at::Tensor> parameters = with_gradients(optimizer);
   // Averages are the same on all ranks; of other tensors each rank has gradients of its own.
   std::uint8_t is_finite = model_.averages_are_finite() ? 1 : 0;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "kolo/error.hpp"
@@ -26,6 +28,19 @@ std::string text_from(Communicator& communicator, std::string text, int root) {
   text.resize(length);
   communicator.broadcast(Buffer(text.data(), length, DType::uint8), root);
   return text;
+}
+
+std::vector<std::string> texts_of_all(Communicator& communicator, const std::string& mine) {
+  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(communicator.size()));
+  const std::uint64_t length = mine.size();
+  communicator.all_gather(ConstBuffer(&length, 1, DType::uint64), Buffer(lengths));
+  std::string all(std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0}), ' ');
+  communicator.all_gather(ConstBuffer(mine.data(), mine.size(), DType::uint8),
+                          Buffer(all.data(), all.size(), DType::uint8), lengths);
+  std::vector<std::string> texts;
+  std::size_t at = 0;
+  for (const std::uint64_t bytes : lengths) texts.push_back(all.substr(std::exchange(at, at + bytes), bytes));
+  return texts;
 }
 
 std::optional<Complaint> first_complaint(Communicator& communicator, const std::string& mine) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 
@@ -13,6 +14,9 @@ namespace kolo::train {
 
 /// Collective: the root's text.
 std::string text_from(Communicator& communicator, std::string text, int root);
+
+/// Collective: all ranks' texts, in their order.
+std::vector<std::string> texts_of_all(Communicator& communicator, const std::string& mine);
 
 struct Complaint {
   int rank;

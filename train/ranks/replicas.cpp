@@ -9,7 +9,7 @@
 
 #include "kolo/error.hpp"
 #include "libtorch/first_use.hpp"
-#include "ranks/parts.hpp"
+#include "ranks/holders.hpp"
 
 namespace kolo::train {
 namespace {
@@ -23,7 +23,7 @@ std::string describe(const NamedTensor& named) {
        << named.tensor.sizes();
   if (!named.tensor.is_contiguous()) text << " strides " << named.tensor.strides();
   if (!named.note.empty()) text << ", " << named.note;
-  if (const auto part = part_of(named.tensor)) text << ", " << part->text();
+  if (const std::string part = part_text_of(named.tensor); !part.empty()) text << ", " << part;
   return text.str();
 }
 

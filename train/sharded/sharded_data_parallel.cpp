@@ -1,20 +1,18 @@
 #include "kolo/train/sharded_data_parallel.hpp"
 
-#include <c10/core/GradMode.h>
-
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <numeric>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "kolo/error.hpp"
 #include "libtorch/gradient_listener.hpp"
-#include "optim/gradient_norm.hpp"
+#include "placement/placement.hpp"
+#include "ranks/holders.hpp"
 #include "ranks/machine.hpp"
 #include "ranks/model.hpp"
-#include "ranks/parts.hpp"
 #include "sharded/sharded_step.hpp"
 #include "sharded/unit_plan.hpp"
 
@@ -26,7 +24,8 @@ constexpr std::array kShardNames{"optimizer_state", "gradients", "parameters"};
 std::string text_of(const ShardedDataParallelOptions& options) {
   std::ostringstream text;
   text << std::boolalpha << "the options shard " << kShardNames.at(static_cast<std::size_t>(options.shard))
-       << ", broadcast_buffers " << options.broadcast_buffers << ", units";
+       << ", broadcast_buffers " << options.broadcast_buffers << (options.holders.valid() ? ", holders" : "")
+       << ", units";
   for (const std::string& unit : options.units) text << ' ' << unit;
   return text.str();
 }
@@ -38,6 +37,14 @@ void require_dense(const train::Model& model) {
           "' has sparse gradients, which cannot be averaged in shards: make the embedding "
           "with sparse(false)",
       {});
+}
+
+/// The dimensions as a dense tensor's elements lie in memory, the outermost first.
+std::vector<std::int64_t> memory_order(const at::Tensor& tensor) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::int64_t d) { return tensor.stride(d); });
+  return order;
 }
 
 }  // namespace
@@ -61,13 +68,43 @@ struct ShardedDataParallelBase::State {
         own(communicator.split(0)),
         model(agreed(own, module.get(), options, units)),
         buffers(model.buffers),
-        step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options.shard) {
-    for (const train::Unit& unit : step.units()) {
-      for (const train::Unit::Member& member : unit.members()) shards.push_back(member.shard);
+        step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options.shard),
+        placement(placed_parameters_of(), options.holders, own) {
+    const auto part = train::part_of_group(own, "a ShardedDataParallel", "pass its placed()", true);
+    for (const auto& [parameter, placed] : in_shards) {
+      shards.push_back(placed->tensor);
+      if (part) held.add(placed->tensor, *part);
+      held.add(
+          parameter,
+          {.what = "in shards of a ShardedDataParallel", .instead = "pass its placed()", .shard = placed});
     }
-    train::mark_parts(
-        shards, own,
-        {.of = "a ShardedDataParallel", .for_norms = "its clip_gradients()", .is_divided = true});
+  }
+
+  /// Shards in the order of parameters(), then what each rank has whole. Fills in_shards.
+  std::vector<PlacedParameter> placed_parameters_of() {
+    std::vector<PlacedParameter> all = placed_parameters(*module), placed;
+    for (const train::Unit& unit : step.units()) {
+      for (const train::Unit::Member& member : unit.members()) {
+        const auto found = std::ranges::find_if(
+            all, [&](const PlacedParameter& one) { return one.tensor.is_same(member.named.tensor); });
+        PlacedParameter one = std::move(*found);
+        all.erase(found);
+        const std::vector<std::uint64_t> counts = unit.counts_of(member);
+        const auto mine = counts.begin() + own.rank();
+        one.region.range = {
+            static_cast<std::int64_t>(std::accumulate(counts.begin(), mine, std::uint64_t{0})),
+            static_cast<std::int64_t>(*mine)};
+        if (!one.tensor.is_contiguous()) one.order = memory_order(one.tensor);
+        one.tensor = member.shard;
+        placed.push_back(one);
+        in_shards.emplace_back(member.named.tensor, std::make_shared<PlacedParameter>(std::move(one)));
+      }
+    }
+    for (PlacedParameter& one : all) {
+      one.is_trained = false;
+      placed.push_back(std::move(one));
+    }
+    return placed;
   }
 
   static train::Model agreed(Communicator& communicator, const torch::nn::Module* module,
@@ -94,7 +131,10 @@ struct ShardedDataParallelBase::State {
   train::Model model;
   train::Replicator buffers;
   train::ShardedStep step;
+  std::vector<std::pair<at::Tensor, std::shared_ptr<const PlacedParameter>>> in_shards;
+  train::Placement placement;
   std::vector<at::Tensor> shards;
+  train::Held held;
 };
 
 ShardedDataParallelBase::ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
@@ -136,26 +176,8 @@ std::vector<ShardedDataParallelBase::ShardedParameter> ShardedDataParallelBase::
   return result;
 }
 
-SumOverRanks ShardedDataParallelBase::sum_over_ranks() {
-  return [communicator = state_->step.communicator()](std::vector<double>& squares) mutable {
-    communicator.all_reduce(Buffer(squares));
-  };
-}
-
-double ShardedDataParallelBase::clip_gradients(double max_norm) {
-  train::check_max_norm(max_norm);
-  const c10::NoGradGuard no_grad;
-  std::vector<double> total{0};
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& shard : parameters()) {
-    if (!shard.grad().defined()) continue;
-    gradients.push_back(shard.grad());
-    total[0] += train::sum_of_squares(shard.grad());
-  }
-  sum_over_ranks()(total);
-  const double norm = std::sqrt(total[0]);
-  train::scale_to_norm(gradients, norm, max_norm);
-  return norm;
+const PlacedModel& ShardedDataParallelBase::placed() const {
+  return state_->placement.get();
 }
 
 Communicator& ShardedDataParallelBase::communicator() noexcept {

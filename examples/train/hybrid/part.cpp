@@ -1,9 +1,7 @@
 #include "hybrid/part.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -42,14 +40,18 @@ Part::Part(const Options& options, kolo::Grid& grid)
   layers_ = stage_of(whole->layers, grid.pipeline());
   const bool has_stages = grid.pipeline().size() > 1;
   kolo::PipelineParallelOptions pipeline{.schedule = kolo::parse_pipeline_schedule(options.schedule),
-                                         .micro_batches = options.micro_batches};
+                                         .micro_batches = options.micro_batches,
+                                         .holders = grid.replica()};
   kolo::PipelineStage stage(layers_);
   if (grid.sharded().size() > 1) {
-    shards_ = std::make_unique<kolo::ShardedDataParallel<Layers>>(layers_, grid.sharded());
+    shards_ = std::make_unique<kolo::ShardedDataParallel<Layers>>(
+        layers_, grid.sharded(),
+        kolo::ShardedDataParallelOptions{.holders = has_stages ? kolo::Communicator() : grid.replica()});
     stage.forward = [this](const at::Tensor& x) -> at::Tensor { return (*shards_)(x); };
     parameters_ = shards_->parameters();
   } else if (!has_stages) {
-    replica_ = std::make_unique<kolo::DistributedDataParallel<Layers>>(layers_, grid.data());
+    replica_ = std::make_unique<kolo::DistributedDataParallel<Layers>>(
+        layers_, grid.data(), kolo::DistributedDataParallelOptions{.holders = grid.replica()});
     parameters_ = replica_->parameters();
   } else {
     pipeline.data = grid.data();
@@ -59,23 +61,6 @@ Part::Part(const Options& options, kolo::Grid& grid)
     pipeline_ = std::make_unique<kolo::PipelineParallel>(std::vector{std::move(stage)}, loss_,
                                                          grid.pipeline(), pipeline);
   }
-  replicated_ = replicated_parameters();
-}
-
-std::vector<at::Tensor> Part::replicated_parameters() const {
-  std::set<std::string> names;
-  std::vector<at::Tensor> whole;
-  for (const auto& parameter : kolo::tensor_parallel_parameters(*layers_)) {
-    if (parameter.placement != kolo::Placement::replicated) continue;
-    names.insert(parameter.name);
-    whole.push_back(parameter.parameter);
-  }
-  if (!shards_) return whole;
-  std::vector<at::Tensor> shards;
-  for (const auto& parameter : shards_->sharded_parameters()) {
-    if (names.contains(parameter.name)) shards.push_back(parameter.shard);
-  }
-  return shards;
 }
 
 double Part::backward(const at::Tensor& bytes, const at::Tensor& targets) {
@@ -93,9 +78,10 @@ double Part::backward(const at::Tensor& bytes, const at::Tensor& targets) {
 }
 
 double Part::clip_gradients(double max_norm) {
-  return grid_.clip_gradients(parameters_, max_norm, [this](const at::Tensor& parameter) {
-    return std::ranges::any_of(replicated_, [&](const at::Tensor& one) { return one.is_same(parameter); });
-  });
+  const kolo::PlacedModel& placed = pipeline_ ? pipeline_->placed()
+                                    : shards_ ? shards_->placed()
+                                              : replica_->placed();
+  return kolo::clip_gradients(placed, max_norm);
 }
 
 }  // namespace hybrid

@@ -33,8 +33,6 @@ class Part {
  private:
   using Layers = torch::nn::SequentialImpl;
 
-  std::vector<at::Tensor> replicated_parameters() const;
-
   kolo::Grid& grid_;
   kolo::PipelineParallel::Loss loss_;
   torch::nn::Sequential layers_;
@@ -43,7 +41,6 @@ class Part {
   std::unique_ptr<kolo::DistributedDataParallel<Layers>> replica_;
   std::unique_ptr<kolo::PipelineParallel> pipeline_;
   std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> replicated_;  ///< those of parameters_ that all ranks of the tensor group hold
 };
 
 }  // namespace hybrid

@@ -2,8 +2,6 @@
 
 #include <torch/optim/adamw.h>
 
-#include "kolo/train/optim.hpp"
-
 namespace language_model {
 
 ParallelModel::ParallelModel(const Options& options, kolo::Communicator& communicator,
@@ -32,16 +30,13 @@ void ParallelModel::train(bool is_on) {
 
 std::vector<ParallelModel::Part> ParallelModel::parts() const {
   std::vector<Part> result;
-  if (sharded_) {
-    for (auto& [name, sizes, shard, counts] : sharded_->sharded_parameters()) {
-      std::int64_t elements = 1;
-      for (const std::int64_t size : sizes) elements *= size;
-      result.push_back({name, shard, sizes.size(), elements});
-    }
-    return result;
+  for (const kolo::PlacedParameter& placed :
+       (sharded_ ? sharded_->placed() : plain_->placed()).parameters()) {
+    if (!placed.is_trained) continue;
+    std::int64_t elements = 1;
+    for (const std::int64_t size : placed.whole) elements *= size;
+    result.push_back({placed.name, placed.tensor, placed.whole.size(), elements});
   }
-  for (auto& [name, tensor, has_sparse_gradients] : plain_->averaged_parameters())
-    result.push_back({name, tensor, static_cast<std::size_t>(tensor.dim()), tensor.numel()});
   return result;
 }
 
@@ -62,11 +57,7 @@ std::vector<torch::optim::OptimizerParamGroup> ParallelModel::groups() const {
 }
 
 void ParallelModel::clip_gradients(double max_norm) {
-  if (sharded_) {
-    sharded_->clip_gradients(max_norm);
-  } else {
-    kolo::clip_gradients(plain_->parameters(), max_norm);
-  }
+  kolo::clip_gradients(sharded_ ? sharded_->placed() : plain_->placed(), max_norm);
 }
 
 std::int64_t ParallelModel::parameters() const {

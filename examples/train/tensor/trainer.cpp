@@ -39,12 +39,11 @@ struct Size {
 
 Size size_of(const torch::nn::Module& model) {
   Size size;
-  for (const auto& parameter : kolo::tensor_parallel_parameters(model)) {
-    const std::int64_t elements = parameter.parameter.numel();
-    size.here += elements;
-    size.whole += parameter.placement == kolo::Placement::slice
-                      ? elements / parameter.slice.length * parameter.whole
-                      : elements;
+  for (const auto& parameter : kolo::placed_parameters(model)) {
+    std::int64_t elements = 1;
+    for (const std::int64_t length : parameter.whole) elements *= length;
+    size.here += parameter.tensor.numel();
+    size.whole += elements;
   }
   return size;
 }
@@ -60,7 +59,11 @@ class Training {
         model_(options, communicator),
         line_(communicator.rank() == 0 ? options.progress : "none") {
     // Replicated parameters whose ranks see other places: their gradients are averaged.
-    if (model_->divides_sequences_only()) parallel_.emplace(model_, communicator);
+    if (model_->divides_sequences_only()) {
+      parallel_.emplace(model_, communicator);
+    } else {
+      placed_.emplace(kolo::placed_parameters(*model_), communicator);
+    }
     optimizer_.emplace(model_->parameters(), torch::optim::AdamOptions(options.learning_rate));
   }
 
@@ -88,11 +91,7 @@ class Training {
     const at::Tensor balance = model_->balance_loss();
     optimizer_->zero_grad();
     (balance.defined() ? loss + kBalance * balance : loss).backward();
-    if (parallel_) {
-      kolo::clip_gradients(model_->parameters(), options_.max_norm);
-    } else {
-      kolo::clip_tensor_parallel_gradients(*model_, options_.max_norm, communicator_);
-    }
+    kolo::clip_gradients(parallel_ ? parallel_->placed() : *placed_, options_.max_norm);
     optimizer_->step();
     return loss.detach();
   }
@@ -133,6 +132,7 @@ class Training {
   kolo::Communicator& communicator_;
   language_model::Text text_;
   Model model_;
+  std::optional<kolo::PlacedModel> placed_;
   std::optional<kolo::DistributedDataParallel<ModelImpl>> parallel_;
   std::optional<torch::optim::Adam> optimizer_;
   support::ProgressLine line_;

@@ -11,7 +11,7 @@
 #include "kolo/train/averages.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/grid.hpp"
-#include "kolo/train/parallel_layers.hpp"
+#include "kolo/train/parallel_model.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "train/hybrid/layers.hpp"
@@ -47,20 +47,23 @@ torch::optim::SGD momentum(const std::vector<at::Tensor>& parameters) {
 /// All parameters of the model that one process trains, before and after.
 struct OneProcess {
   Whole before, after;
+  double norm;  ///< of the last gradients
 };
 
 OneProcess train_alone(Communicator alone) {
   torch::nn::Sequential model = layers(0, kLayers, alone);
   fill(*model, 1);
   OneProcess result;
-  result.before = gather_whole_parameters(*model, alone);
+  const PlacedModel placed(placed_parameters(*model), alone);
+  result.before = gather_whole_parameters(placed);
   auto optimizer = momentum(model->parameters());
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     squares(model->forward(input(step)), target(step)).backward();
     optimizer.step();
   }
-  result.after = gather_whole_parameters(*model, alone);
+  result.after = gather_whole_parameters(placed);
+  result.norm = gradient_norm(placed);
   return result;
 }
 
@@ -69,22 +72,25 @@ struct Trained {
   torch::nn::Sequential layers;
   std::vector<at::Tensor> parameters;
   std::function<void(const at::Tensor& input, const at::Tensor& target)> backward;
-  std::function<Whole()> gather;
+  PlacedModel placed;
   std::shared_ptr<void> wrapper;
 };
 
 Trained in_one_stage(torch::nn::Sequential model, Grid& grid) {
   if (grid.sharded().size() == 1) {
-    auto parallel = std::make_shared<DistributedDataParallel<torch::nn::SequentialImpl>>(model, grid.data(),
-                                                                                         small_buckets());
+    DistributedDataParallelOptions options = small_buckets();
+    options.holders = grid.replica();
+    auto parallel =
+        std::make_shared<DistributedDataParallel<torch::nn::SequentialImpl>>(model, grid.data(), options);
     return {.layers = model,
             .parameters = parallel->parameters(),
             .backward = [parallel](const at::Tensor& in,
                                    const at::Tensor& out) { squares((*parallel)(in), out).backward(); },
-            .gather = [model, &grid] { return gather_whole_parameters(*model, grid.tensor()); },
+            .placed = parallel->placed(),
             .wrapper = parallel};
   }
-  auto parallel = std::make_shared<ShardedDataParallel<torch::nn::SequentialImpl>>(model, grid.sharded());
+  auto parallel = std::make_shared<ShardedDataParallel<torch::nn::SequentialImpl>>(
+      model, grid.sharded(), ShardedDataParallelOptions{.holders = grid.replica()});
   return {.layers = model,
           .parameters = parallel->parameters(),
           .backward =
@@ -92,11 +98,7 @@ Trained in_one_stage(torch::nn::Sequential model, Grid& grid) {
                 squares((*parallel)(in), out).backward();
                 average_gradients(parallel->parameters(), grid.data());
               },
-          .gather =
-              [parallel, model, &grid] {
-                const auto whole = parallel->whole();
-                return gather_whole_parameters(*model, grid.tensor());
-              },
+          .placed = parallel->placed(),
           .wrapper = parallel};
 }
 
@@ -107,7 +109,7 @@ Trained in_stages(torch::nn::Sequential stage, Grid& grid, const PipelineParalle
     return {.layers = stage,
             .parameters = pipeline->parameters(),
             .backward = [pipeline](const at::Tensor& in, const at::Tensor& out) { pipeline->step(in, out); },
-            .gather = [stage, &grid] { return gather_whole_parameters(*stage, grid.tensor()); },
+            .placed = pipeline->placed(),
             .wrapper = pipeline};
   }
   auto shards = std::make_shared<ShardedDataParallel<torch::nn::SequentialImpl>>(stage, grid.sharded());
@@ -119,11 +121,7 @@ Trained in_stages(torch::nn::Sequential stage, Grid& grid, const PipelineParalle
           .parameters = shards->parameters(),
           .backward = [pipeline, shards](const at::Tensor& in,
                                          const at::Tensor& out) { pipeline->step(in, out); },
-          .gather =
-              [shards, stage, &grid] {
-                const auto whole = shards->whole();
-                return gather_whole_parameters(*stage, grid.tensor());
-              },
+          .placed = pipeline->placed(),
           .wrapper = pipeline};
 }
 
@@ -132,9 +130,10 @@ Trained make(Grid& grid, const Whole& weights, PipelineParallelOptions options) 
   const std::int64_t begin = has_stages && grid.pipeline().rank() == 1 ? kBorder : 0;
   const std::int64_t end = has_stages && grid.pipeline().rank() == 0 ? kBorder : kLayers;
   torch::nn::Sequential mine = layers(begin, end, grid.tensor());
-  load_whole_parameters(*mine, weights);
+  load_whole_parameters(placed_parameters(*mine), weights);
   if (!has_stages) return in_one_stage(mine, grid);
   options.data = grid.data();
+  options.holders = grid.replica();
   return in_stages(mine, grid, options);
 }
 
@@ -151,8 +150,9 @@ void expect_one_process(const GridOptions& shape,
       trained.backward(part_of(input(step), grid), part_of(target(step), grid));
       optimizer.step();
     }
-    const Whole after = trained.gather();
-    EXPECT_FALSE(after.empty());
+    const Whole after = gather_whole_parameters(trained.placed);
+    EXPECT_EQ(after.size(), alone.after.size());
+    EXPECT_NEAR(gradient_norm(trained.placed), alone.norm, 1e-10 * alone.norm);
     for (const auto& [name, value] : after) {
       ASSERT_TRUE(alone.after.contains(name)) << name;
       EXPECT_LT((value - alone.after.at(name)).abs().max().item().toDouble(), 1e-10) << name;

@@ -1,10 +1,8 @@
-// Grid: who is in which group, one norm over all parts, and grids that cannot be.
+// Grid: who is in which group, and grids that cannot be.
 #include "kolo/train/grid.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -67,34 +65,6 @@ TEST(Grid, GridsThatCannotBeAreToldOnAllRanks) {
   });
   EXPECT_NE(odd.find("rank 2"), std::string::npos) << odd;
   EXPECT_NE(odd.find("data 4, sharded 1, pipeline 1"), std::string::npos) << odd;
-}
-
-at::Tensor with_gradient(double value) {
-  at::Tensor parameter = at::zeros({3}, at::kDouble).set_requires_grad(true);
-  parameter.mutable_grad() = at::full({3}, value, at::kDouble);
-  return parameter;
-}
-
-TEST(Grid, TheNormIsThatOfTheWholeModel) {
-  run_all(8, [](Communicator& communicator) {
-    Grid grid(communicator, {.data = 2, .pipeline = 2, .tensor = 2});
-    // A slice of each rank's own, and one parameter that each tensor group holds alike.
-    const double own = 1 + grid.tensor().rank() + 2 * grid.pipeline().rank();
-    const double alike = 10 * (1 + grid.pipeline().rank());
-    const std::vector<at::Tensor> parameters{with_gradient(own), with_gradient(alike),
-                                             at::zeros({2}).set_requires_grad(true)};
-    const auto is_replicated = [&](const at::Tensor& parameter) { return parameter.is_same(parameters[1]); };
-    const double norm = std::sqrt(3.0 * (1 + 4 + 9 + 16) + 3.0 * (100 + 400));
-    EXPECT_NEAR(grid.clip_gradients(parameters, 1000, is_replicated), norm, 1e-12);
-    EXPECT_EQ(parameters[0].grad()[0].item().toDouble(), own);
-    EXPECT_NEAR(grid.clip_gradients(parameters, 2, is_replicated), norm, 1e-12);
-    EXPECT_NEAR(parameters[0].grad()[0].item().toDouble(), own * 2 / norm, 1e-12);
-    EXPECT_NEAR(parameters[1].grad()[2].item().toDouble(), alike * 2 / norm, 1e-12);
-    EXPECT_FALSE(parameters[2].grad().defined());
-    EXPECT_THROW(grid.clip_gradients(parameters, 0), InvalidArgumentError);
-    EXPECT_THROW(grid.clip_gradients(parameters, std::numeric_limits<double>::infinity()),
-                 InvalidArgumentError);
-  });
 }
 
 }  // namespace

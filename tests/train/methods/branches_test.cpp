@@ -106,7 +106,7 @@ TEST(ParallelBranches, DrawAsIfEachWereAlone) {
 TEST(ParallelBranches, AnInputOfAnotherShapeHasOutputsOfOtherLengths) {
   run_all(2, [](Communicator& group) {
     const Built built = branches_of(group, {.combine = CombineBranches::concatenate, .dimension = 1});
-    const Whole whole = gather_whole_parameters(*built.module, group);
+    const Whole whole = whole_of(*built.module, group);
     for (const std::int64_t samples : {3, 2, 2, 3}) {
       const at::Tensor x = waves({samples, 4}, samples).to(at::kFloat);
       const at::Tensor expected = plain_branches(whole, x, CombineBranches::concatenate);

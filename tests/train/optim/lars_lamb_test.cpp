@@ -126,7 +126,8 @@ TEST(LayerNorms, ALayerInTwoShardsMovesAsTheWholeOne) {
       };
       const at::Tensor shard = weights_of(shard_of(doubles(4, 6, 1)));
       int calls = 0;
-      const auto optimizer = make({shard}, [&](std::vector<double>& squares) {
+      const auto optimizer = make({shard}, [&](const Parameters& parameters, std::vector<double>& squares) {
+        EXPECT_TRUE(parameters.size() == 1 && parameters[0].is_same(shard));
         EXPECT_EQ(squares.size(), 2u);
         communicator.all_reduce(Buffer(squares));
         ++calls;
@@ -214,7 +215,8 @@ TEST(LayerNorms, RefuseWhatTheyCannotDo) {
     table.mutable_grad() = doubles(2, 3, 2).to_sparse();
     EXPECT_THROW(make({first, table}, {})->step(), InvalidArgumentError) << name;
     table.mutable_grad() = doubles(2, 3, 2);
-    EXPECT_THROW(make({first, table}, [](Values& squares) { squares.clear(); })->step(), InvalidArgumentError)
+    EXPECT_THROW(make({first, table}, [](const Parameters&, Values& squares) { squares.clear(); })->step(),
+                 InvalidArgumentError)
         << name;
     EXPECT_TRUE(at::equal(first, doubles(2, 3, 1))) << name << ": a parameter has moved";
   }

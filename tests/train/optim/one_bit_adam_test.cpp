@@ -107,7 +107,7 @@ TEST_F(OneBitAdamOver, LosesNothingOfTheMomenta) {
   run_all(3, [](Communicator& communicator) {
     Replica replica(communicator);
     replica.train(0, 4);
-    const auto parameters = replica.model.averaged_parameters();
+    const auto parameters = replica.model.placed().parameters();
     std::vector<at::Tensor> difference;
     for (const auto& parameter : parameters)
       difference.push_back(at::zeros(parameter.tensor.sizes(), at::kDouble));

@@ -37,7 +37,7 @@ class ShardedCheckpoint : public testing::Test {
 struct Run {
   Run(Communicator& communicator, Shard shard, const MakeOptimizer& make)
       : model(Tower(2), communicator, {.shard = shard}),
-        optimizer(make(model.parameters(), model.sum_over_ranks())),
+        optimizer(make(model.parameters(), sum_over_ranks(model.placed()))),
         state(model, *optimizer) {
     checkpoint.add("model", model.model()).add("optimizer", state);
   }

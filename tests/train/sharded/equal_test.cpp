@@ -88,8 +88,8 @@ std::pair<Parameters, double> train_plain(Communicator& communicator, const Sett
 std::pair<Parameters, double> train_sharded(Communicator& communicator, const Setting& setting, Shard shard) {
   ShardedDataParallel model(Tower(1.0 + communicator.rank()), communicator, {.shard = shard});
   return train(
-      model, model.parameters(), setting, communicator.rank(), model.sum_over_ranks(),
-      [&](double norm) { return model.clip_gradients(norm); },
+      model, model.parameters(), setting, communicator.rank(), sum_over_ranks(model.placed()),
+      [&](double norm) { return clip_gradients(model.placed(), norm); },
       [&] {
         const auto whole = model.whole();
         return copies_of(unique_parameters(model.model()));

@@ -100,7 +100,7 @@ TEST(MixtureOfExperts, CountsLoadsAndDroppedTokensOfAllRanks) {
     MixtureOfExperts experts(experts_options(2, 0.6), group);
     experts->to(at::kDouble);
     const at::Tensor x = waves({kTokens, kTokenWidth}, 1).mul(2);
-    const Whole whole = gather_whole_parameters(*experts, group);
+    const Whole whole = whole_of(*experts, group);
     const auto plain = plain_experts(whole, x, experts->options);
     const Slice own = slice_of(kTokens, group.rank(), 3);
     experts(x.narrow(0, own.begin, own.length));

@@ -53,9 +53,9 @@ TEST(TensorRefusals, RanksThatDisagreeNameTheOddOne) {
     refuse<ColumnParallelLinear>(
         group, "rank 2: 3 out_features cannot be divided among 4 ranks",
         ColumnParallelLinearOptions{.in_features = 8, .out_features = is_odd ? 3 : 8});
-    refuse<ParallelTransformerLayer>(group, "rank 2 has ParallelTransformerLayer, width 8, heads 8",
+    refuse<ParallelTransformerLayer>(group, "rank 2 has width 8, heads 8",
                                      ParallelTransformerLayerOptions{.width = 8, .heads = is_odd ? 8 : 4});
-    refuse<MixtureOfExperts>(group, "rank 2 has MixtureOfExperts, width 2, hidden 2, experts 8",
+    refuse<MixtureOfExperts>(group, "rank 2 has width 2, hidden 2, experts 8",
                              MixtureOfExpertsOptions{.width = 2, .hidden = 2, .experts = is_odd ? 8 : 4});
     refuse<VocabularyParallelEmbedding>(
         group, "rank 2 has vocabulary 9, features 2",

@@ -62,11 +62,17 @@ Trained train_plain(const Comparison& comparison, const Whole& initial) {
   return trained;
 }
 
+/// Whether the parameter is in a submodule that no other rank has.
+bool is_of_one_rank(const std::string& name, const torch::nn::Module& module) {
+  const auto* const divided = dynamic_cast<const TensorParallelModule*>(&module);
+  return divided && divided->owns_submodules() && name.find('.') != std::string::npos;
+}
+
 void expect_equal_gradients(const torch::nn::Module& module, Communicator& group) {
-  for (const auto& parameter : tensor_parallel_parameters(module)) {
-    if (parameter.placement != Placement::replicated) continue;
-    ASSERT_TRUE(parameter.parameter.grad().defined()) << parameter.name;
-    EXPECT_TRUE(same_everywhere(group, bits({parameter.parameter.grad().contiguous()}))) << parameter.name;
+  for (const PlacedParameter& parameter : placed_parameters(module)) {
+    if (parameter.region.cut || is_of_one_rank(parameter.name, module)) continue;
+    ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+    EXPECT_TRUE(same_everywhere(group, bits({parameter.tensor.grad().contiguous()}))) << parameter.name;
   }
 }
 
@@ -102,6 +108,10 @@ double relative_distance(const at::Tensor& one, const at::Tensor& other) {
   return (a - b).abs().max().item().toDouble() / std::max(largest, 1e-3);
 }
 
+Whole whole_of(const torch::nn::Module& module, const Communicator& group) {
+  return gather_whole_parameters(PlacedModel(placed_parameters(module), group));
+}
+
 void expect_as_one_process(const Comparison& comparison) {
   at::set_num_threads(1);
   std::mutex mutex;
@@ -113,7 +123,7 @@ void expect_as_one_process(const Comparison& comparison) {
       if (!group.valid()) continue;
       Built built = comparison.build(group);
       built.module->to(comparison.type);
-      const Whole initial = gather_whole_parameters(*built.module, group);
+      const Whole initial = whole_of(*built.module, group);
       {
         const std::lock_guard lock(mutex);
         if (!plain) plain = train_plain(comparison, initial);
@@ -121,7 +131,7 @@ void expect_as_one_process(const Comparison& comparison) {
       Trained trained = train({built.module->parameters(), built.forward, built.penalty},
                               comparison.input.to(comparison.type));
       expect_equal_gradients(*built.module, group);
-      trained.parameters = gather_whole_parameters(*built.module, group);
+      trained.parameters = whole_of(*built.module, group);
       const std::lock_guard lock(mutex);
       by_ranks[ranks].push_back(std::move(trained));
     }

@@ -27,6 +27,9 @@ double relative_distance(const at::Tensor& one, const at::Tensor& other);
 
 using Whole = std::map<std::string, at::Tensor>;
 
+/// Collective: all parameters of a module that is divided among a group.
+Whole whole_of(const torch::nn::Module& module, const Communicator& group);
+
 /// A module, and what makes its output, replicated, of an input that is.
 struct Built {
   std::shared_ptr<torch::nn::Module> module;

@@ -171,7 +171,7 @@ TEST(ParallelTransformer, TrainsWithinDistributedDataParallel) {
         squares(y, target.narrow(0, own * data.rank(), own)).backward();
         optimizer.step();
       }
-      const Whole whole = gather_whole_parameters(*layer, group);
+      const Whole whole = whole_of(*layer, group);
       if (all.rank() == 0) trained.push_back(whole);
     });
   }

@@ -131,6 +131,9 @@ struct DistributedDataParallelOptions {
   OptimizerFactory overlap_forward = {};
   /// Where "wait" and "bucket" spans are recorded; may be null.
   std::shared_ptr<Timeline> timeline = {};
+  /// The ranks that have one copy of the model between them, where a rank has slices of layers:
+  /// Grid::replica(). Their construction of the wrapper is collective, too. Not set: this rank alone.
+  Communicator holders = {};
 };
 
 /// What DistributedDataParallel<Model> does whatever the model's type.
@@ -198,12 +201,6 @@ class DistributedDataParallelBase {
     bool is_finished_ = false;
   };
 
-  /// A parameter whose gradient backward() averages.
-  struct AveragedParameter {
-    std::string name;                   ///< as in torch::nn::Module::named_parameters()
-    at::Tensor tensor;                  ///< the parameter itself
-    bool has_sparse_gradients = false;  ///< whether it is a table: see sparse_parameters
-  };
   /// Parameters whose gradients are averaged together.
   struct BucketInfo {
     std::vector<std::string> parameters;  ///< names, in the order in which their gradients lie in the bucket
@@ -269,8 +266,10 @@ class DistributedDataParallelBase {
   /// The model's parameters, for an optimizer: each once, also one that is registered under several names
   /// (tied weights), where libtorch's parameters() lists it several times. Calls finish_step().
   std::vector<at::Tensor> parameters() const;
-  /// The parameters whose gradients backward() averages, each once: neither frozen nor ignored ones.
-  std::vector<AveragedParameter> averaged_parameters() const;
+  /// All parameters and buffers, and where they are: for norms, sums over layers, checkpoints. Those whose
+  /// gradients backward() averages are trained. Throws InvalidArgumentError where this rank has slices of
+  /// layers alone, and `holders` is not set.
+  const PlacedModel& placed() const;
   /// The communicator that it was made with, for calls of the caller's own.
   Communicator& communicator() noexcept;
   /// The buckets as assigned at the moment, in the order in which they are averaged. Calls finish_step().

@@ -1,13 +1,6 @@
 // Grid: the ranks of a job as data, sharded, pipeline and tensor groups.
 #pragma once
 
-#include "kolo/train/libtorch.hpp"
-
-#include <ATen/core/Tensor.h>
-
-#include <functional>
-#include <vector>
-
 #include "kolo/communicator.hpp"
 
 namespace kolo {
@@ -56,20 +49,10 @@ class Grid {
   Communicator& pipeline() noexcept { return pipeline_; }
   /// The ranks that divide the layers of one stage.
   Communicator& tensor() noexcept { return tensor_; }
-  /// The ranks of one replica: its stages, shards and slices.
+  /// The ranks of one replica, its stages, shards and slices: the option `holders` of wrappers.
   Communicator& replica() noexcept { return replica_; }
   /// The batch is cut into data() * sharded() parts; this rank's stage works on that of this number.
   int batch_part() const;
-
-  /// Collective over the replica: scales this rank's gradients so that the norm of the gradients of the whole
-  /// model is at most `max_norm`, and returns the norm that they had, with the same bits on all ranks of the
-  /// replica. Call it when gradients have been averaged over data() and, in shards, over sharded().
-  /// `is_replicated` tells of a parameter that all ranks of the tensor group hold it whole, so that it counts
-  /// once (Placement::replicated of tensor_parallel_parameters()); without it none is. Of tied layers that
-  /// two stages hold, one stage passes the parameter. Throws InvalidArgumentError unless `max_norm` is
-  /// positive and finite. An infinite or NaN norm leaves all gradients as they are.
-  double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
-                        const std::function<bool(const at::Tensor&)>& is_replicated = {});
 
  private:
   Communicator all_, data_, sharded_, pipeline_, tensor_, replica_;

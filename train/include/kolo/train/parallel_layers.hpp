@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,23 +21,6 @@
 #include "kolo/train/slice.hpp"
 
 namespace kolo {
-
-/// How the ranks of a tensor group hold a parameter.
-enum class Placement {
-  replicated,  ///< whole on each rank, with the same bits and the same gradient
-  slice,       ///< each rank has its slice along a dimension
-  own,         ///< whole on this rank; no other rank has it
-};
-
-/// A parameter of a model, and which part of it this rank holds.
-struct TensorParallelParameter {
-  std::string name;                             ///< as in torch::nn::Module::named_parameters()
-  at::Tensor parameter;                         ///< this rank's tensor
-  Placement placement = Placement::replicated;  ///< how the ranks hold it; what follows is of slices only
-  std::int64_t dimension = 0;                   ///< the dimension along which the whole is cut
-  Slice slice = {};                             ///< the elements along the dimension that this rank holds
-  std::int64_t whole = 0;                       ///< elements along the dimension, of all slices
-};
 
 /// What modules have that divide their parameters among a group. A class of the caller's own may derive from
 /// it too.
@@ -71,10 +53,6 @@ class TensorParallelModule {
   virtual bool owns_submodules() const { return false; }
 };
 
-/// All parameters of a model, each once, in the order of named_parameters(). Local: asks no other rank. What
-/// is no TensorParallelModule, and not in one that owns it, is replicated.
-std::vector<TensorParallelParameter> tensor_parallel_parameters(const torch::nn::Module& module);
-
 /// Collective: what the constructor of such a module begins with. Throws, on all ranks, InvalidArgumentError
 /// with what `require_valid` throws on the first rank where it throws, and MismatchError that names the rank
 /// whose `text` (one line, the options in words) is not that of most, or whose generator has another state,
@@ -84,25 +62,6 @@ void agree_on_module(const char* who, Communicator group, const std::string& tex
 /// What such a constructor ends with: wrappers take the parameters that are not the same on all ranks for
 /// parts of a model. Local.
 void mark_slices(const torch::nn::Module& module, const Communicator& group);
-
-/// Collective: the sum of all squared elements of the gradients of the whole model, with the same bits on all
-/// ranks. Parameters without a gradient do not count. For norms over more groups: pipeline stages add theirs.
-double tensor_parallel_squared_norm(const torch::nn::Module& module, Communicator group);
-
-/// Collective: as kolo::clip_gradients(), for the norm of the whole model's gradients. Returns that norm.
-/// Throws InvalidArgumentError unless `max_norm` is positive and finite.
-double clip_tensor_parallel_gradients(const torch::nn::Module& module, double max_norm, Communicator group);
-
-/// Collective: copies of all parameters of the whole model, by name, the same on all ranks: slices are beside
-/// each other, and those of one rank alone are there too. What one process with the same modules would hold.
-/// Each rank must have memory for it.
-std::map<std::string, at::Tensor> gather_whole_parameters(const torch::nn::Module& module,
-                                                          Communicator group);
-
-/// Gives each parameter its part of such values, whatever the number of ranks they were gathered from. Local.
-/// Throws InvalidArgumentError that names a parameter that is missing or has another shape; then none has
-/// changed.
-void load_whole_parameters(const torch::nn::Module& module, const std::map<std::string, at::Tensor>& whole);
 
 /// Where a rank's tensor lies in the whole of which it is a slice.
 struct Split {

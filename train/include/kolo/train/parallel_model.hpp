@@ -1,17 +1,134 @@
-// What wrappers of a model share: what their communication costs, and accumulation of gradients over batches.
+// What wrappers of a model share: which region of each parameter a rank holds, norms over all of them, what
+// communication costs, and accumulation of gradients over batches.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "kolo/communicator.hpp"
 #include "kolo/train/data.hpp"
+#include "kolo/train/slice.hpp"
 
 namespace kolo {
 
 class DistributedDataParallelBase;
+
+/// A parameter or a buffer of a model, and what this rank holds of it.
+struct PlacedParameter {
+  std::string name;  ///< in the whole model; a tied one has the first stage's
+  /// This rank's elements, which the optimizer moves: [n] or [n, 1] with a range, else of the region's shape.
+  at::Tensor tensor;
+  std::vector<std::int64_t> whole;    ///< sizes of the whole parameter
+  Region region = {};                 ///< this rank's part of it
+  bool is_trained = true;             ///< an optimizer moves it; false: frozen, ignored, or a buffer
+  bool has_sparse_gradients = false;  ///< its gradients are sparse tensors: a table of rows
+  /// The dimensions as the elements of a range lie in memory, the outermost first. Empty: in their order, row
+  /// by row.
+  std::vector<std::int64_t> order = {};
+};
+
+/// A model's parameters, then its buffers, each once, in the order of named_parameters(). Local: asks no
+/// other rank. Of a TensorParallelModule this rank's slices; of a model in a ShardedDataParallel this rank's
+/// shards; all else is whole. What requires a gradient is trained.
+std::vector<PlacedParameter> placed_parameters(const torch::nn::Module& module);
+
+/// One copy of a model, which its holders have between them. Its ranks agree on where everything is, once:
+/// norms, sums and checkpoints then need no rule of their own for replicas, shards, stages and slices. Copies
+/// share everything. Not thread-safe.
+class PlacedModel {
+ public:
+  /// A region, and the rank of the holders that counts it: the first one that has it. Others may have it,
+  /// too.
+  struct Piece {
+    int rank = 0;
+    Region region;
+  };
+  /// A parameter or buffer of the whole model.
+  struct Whole {
+    std::string name;
+    at::ScalarType type;
+    std::vector<std::int64_t> sizes, order;  ///< as `whole` and `order` of PlacedParameter
+    bool is_trained = true;
+    std::vector<Piece> pieces;  ///< that are not empty, each once, in the order of their elements
+  };
+
+  /// Collective over `holders`, the ranks with one copy of the model; not valid: this rank alone. Throws, on
+  /// all of them, InvalidArgumentError where the regions of a parameter leave a hole or overlap without being
+  /// the same, or a tensor is not of its region's size; MismatchError where ranks differ in a parameter's
+  /// type, sizes or order.
+  explicit PlacedModel(std::vector<PlacedParameter> parameters, Communicator holders = {});
+
+  /// What this rank holds.
+  const std::vector<PlacedParameter>& parameters() const noexcept { return state_->parameters; }
+  /// All of the model, in the same order on all holders.
+  const std::vector<Whole>& whole() const noexcept { return state_->whole; }
+  /// The place in whole() of this rank's parameters()[index].
+  std::size_t place(std::size_t index) const { return state_->places.at(index); }
+  /// Whether this rank counts its region of parameters()[index]: it is the first of the holders that have it.
+  bool counts(std::size_t index) const { return state_->counts.at(index); }
+  /// Not valid: this rank alone.
+  Communicator& holders() const noexcept { return state_->holders; }
+
+ private:
+  struct State {
+    std::vector<PlacedParameter> parameters;
+    Communicator holders;
+    std::vector<Whole> whole;
+    std::vector<std::size_t> places;
+    std::vector<bool> counts;
+  };
+  std::shared_ptr<State> state_;
+};
+
+/// Collective over the holders: the norm of the gradients of all trained parameters, the root of the sum of
+/// all squared elements, with the same bits on all holders. A region that several ranks hold counts once, a
+/// parameter without a gradient not at all. Throws InvalidArgumentError for gradients of complex numbers or
+/// not on the CPU, and where overlap_forward makes the steps.
+double gradient_norm(const PlacedModel& model);
+
+/// Collective over the holders: scales this rank's gradients so that gradient_norm() is at most `max_norm`,
+/// and returns the norm that they had. An infinite or NaN norm leaves all gradients as they are. Call it when
+/// gradients are averaged over the replicas. Throws as gradient_norm() does, and unless `max_norm` is
+/// positive and finite.
+double clip_gradients(const PlacedModel& model, double max_norm);
+
+/// Collective over the holders: whether the gradients of all trained parameters are free of infinities and
+/// NaN.
+bool gradients_are_finite(const PlacedModel& model);
+
+/// Replaces each number by its sum over the ranks that hold parts of one model. Optimizers that take norms of
+/// layers (LARS, LAMB) call it once a step, in step()'s thread, with all their parameters, in the order of
+/// the groups, and this rank's sums of squares, two for each. sum_over_ranks() of a PlacedModel makes one.
+/// Where a rank has whole layers, as under DistributedDataParallel, leave it empty; shards and slices of
+/// layers are then refused. What it throws leaves step(), and no parameter has moved.
+using SumOverRanks =
+    std::function<void(const std::vector<at::Tensor>& parameters, std::vector<double>& squares)>;
+
+/// For optimizers that take norms of layers (LARS, LAMB): sums over the holders of each parameter, what
+/// several of them have alike counts once. Collective over all holders, in each step; their optimizers may
+/// have other groups.
+SumOverRanks sum_over_ranks(const PlacedModel& model);
+
+/// Collective over the holders: copies of all parameters and buffers of the whole model, by name, the same on
+/// all of them: what one process with the same model would hold. Each rank must have memory for it.
+std::map<std::string, at::Tensor> gather_whole_parameters(const PlacedModel& model);
+
+/// Gives each tensor its region of such values, whatever the ranks that they were gathered from. Local.
+/// Throws InvalidArgumentError that names a parameter that is missing or has another shape; then none has
+/// changed.
+void load_whole_parameters(const std::vector<PlacedParameter>& parameters,
+                           const std::map<std::string, at::Tensor>& whole);
 
 /// What communication cost in one step (a backward that averages gradients, or an average of the models) or,
 /// added up, in many. Times are of this rank.

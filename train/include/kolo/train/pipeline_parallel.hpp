@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
+#include "kolo/train/parallel_model.hpp"
 #include "kolo/train/stage_partition.hpp"
 
 namespace kolo {
@@ -101,6 +102,9 @@ struct PipelineParallelOptions {
   /// start from its rank 0's parameters and buffers, and average their gradients at the end of each step.
   /// None: this rank's gradients are its own.
   Communicator data = {};
+  /// The ranks that have one copy of the model between them, where stages have shards or slices of layers:
+  /// Grid::replica(). Their construction of the pipeline is collective, too.
+  Communicator holders = {};
 };
 
 /// What a rank did in its steps. Times are the steady clock's.
@@ -173,6 +177,11 @@ class PipelineParallel {
   /// The parameters of this rank's stages, each once, for the optimizer. Those of a PipelineModel keep the
   /// names that they have in the whole model.
   std::vector<at::Tensor> parameters() const;
+  /// This rank's parameters and buffers, of stages in ShardedDataParallel its shards: for norms, sums over
+  /// layers and checkpoints. Where two stages have one name, all names begin with the number of the stage
+  /// ("3.weight"). Throws InvalidArgumentError where stages have slices of layers or shards, and `holders` is
+  /// not set.
+  const PlacedModel& placed() const;
   /// This rank's stages, in the order of the model; one for each chunk.
   const std::vector<PipelineStage>& stages() const noexcept;
   /// Whether this rank has the first stage, which reads the input.

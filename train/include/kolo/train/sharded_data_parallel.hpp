@@ -48,6 +48,9 @@ struct ShardedDataParallelOptions {
   std::vector<std::string> units = {};
   /// Copy rank 0's buffers (of batch normalization, say) to all ranks at the end of each backward().
   bool broadcast_buffers = true;
+  /// The ranks that have one copy of the model between them, where that is more than the communicator of the
+  /// shards: Grid::replica(). Their construction of the wrapper is collective, too.
+  Communicator holders = {};
 };
 
 /// What ShardedDataParallel<Model> does whatever the model's type.
@@ -98,16 +101,15 @@ class ShardedDataParallelBase {
   /// For the optimizer: this rank's part of each parameter, on each rank as many, in the same order; see
   /// ShardedParameter. After backward() they have the averages as gradients, and the optimizer's step moves
   /// them. An optimizer whose update of an element depends on that element alone (SGD, Adam, AdamW, RMSprop,
-  /// Adagrad) moves parameters as it does unsharded; LARS and LAMB do with sum_over_ranks().
+  /// Adagrad) moves parameters as it does unsharded; LARS and LAMB do with kolo::sum_over_ranks().
   std::vector<at::Tensor> parameters() const;
   /// The tensors of parameters(), in the same order, with what they are shards of.
   std::vector<ShardedParameter> sharded_parameters() const;
-  /// For optimizers that take norms of layers: makes sums of squares over all ranks' shards. A shard of a
-  /// vector has one dimension and one of a matrix two, so `exclude_vectors` means what it does unsharded.
-  SumOverRanks sum_over_ranks();
-  /// Collective: as kolo::clip_gradients(), for the norm over all ranks' shards, with the same bits on all.
-  /// Throws InvalidArgumentError unless `max_norm` is positive and finite.
-  double clip_gradients(double max_norm);
+  /// This rank's shards, in the order of parameters(), then what each rank has whole: for norms, sums over
+  /// layers (LARS, LAMB) and checkpoints. A shard of a vector has one dimension and one of a matrix two, so
+  /// `exclude_vectors` means what it does unsharded. Throws InvalidArgumentError where the shards are of
+  /// slices of layers or of stages, and `holders` is not set.
+  const PlacedModel& placed() const;
 
   /// Collective: all parameters are whole while what it returns lives.
   [[nodiscard]] Whole whole() { return Whole(*this); }

@@ -36,9 +36,9 @@ struct MixedImpl : torch::nn::Module {
     group.barrier();
     branches = register_module("branches", Branches(4, group));
     const c10::NoGradGuard no_grad;
-    for (const auto& parameter : tensor_parallel_parameters(*this)) {
+    for (const PlacedParameter& parameter : placed_parameters(*this)) {
       // The same number in each element of a name, whatever the rank.
-      parameter.parameter.detach().fill_(seed + static_cast<double>(parameter.name.size()) / 100);
+      parameter.tensor.detach().fill_(seed + static_cast<double>(parameter.name.size()) / 100);
     }
   }
   torch::nn::Linear plain;
@@ -55,33 +55,27 @@ Mixed mixed(Communicator& group, double seed) {
   return made;
 }
 
-const TensorParallelParameter& named(const std::vector<TensorParallelParameter>& all,
-                                     const std::string& name) {
-  return *std::ranges::find(all, name, &TensorParallelParameter::name);
+const PlacedParameter& named(const std::vector<PlacedParameter>& all, const std::string& name) {
+  return *std::ranges::find(all, name, &PlacedParameter::name);
 }
 
-TEST(TensorParallelParameters, TellWhatIsReplicatedWhatSlicedAndWhatOwn) {
+TEST(TensorParallelParameters, TellWhatIsWholeAndWhatSliced) {
   run_all(2, [](Communicator& group) {
     const Mixed model = mixed(group, 1);
-    const auto all = tensor_parallel_parameters(*model);
+    const auto all = placed_parameters(*model);
     EXPECT_EQ(all.size(), model->named_parameters().size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(all[i].name, model->named_parameters()[i].key());
-      EXPECT_TRUE(all[i].parameter.is_same(model->named_parameters()[i].value()));
+      EXPECT_TRUE(all[i].tensor.is_same(model->named_parameters()[i].value()));
     }
-    EXPECT_EQ(named(all, "plain.weight").placement, Placement::replicated);
-    EXPECT_EQ(named(all, "layer.mlp.down.bias").placement, Placement::replicated);
-    EXPECT_EQ(named(all, "layer.mlp_norm.weight").placement, Placement::replicated);
+    EXPECT_EQ(named(all, "plain.weight").region, Region{});
+    EXPECT_EQ(named(all, "layer.mlp.down.bias").region, Region{});
+    EXPECT_EQ(named(all, "layer.mlp_norm.weight").region, Region{});
     const auto in = named(all, "layer.attention.in_weight");
-    EXPECT_EQ(in.placement, Placement::slice);
-    EXPECT_EQ(in.dimension, 1);
-    EXPECT_EQ(in.slice, (Slice{2 * group.rank(), 2}));
-    EXPECT_EQ(in.whole, 4);
-    const auto down = named(all, "layer.mlp.down.weight");
-    EXPECT_EQ(down.dimension, 1);
-    EXPECT_EQ(down.slice, (Slice{8 * group.rank(), 8}));
-    EXPECT_EQ(named(all, "branches." + std::to_string(2 * group.rank()) + ".weight").placement,
-              Placement::own);
+    EXPECT_EQ(in.region, (Region{1, Slice{2 * group.rank(), 2}}));
+    EXPECT_EQ(in.whole, (std::vector<std::int64_t>{3, 4, 4}));
+    EXPECT_EQ(named(all, "layer.mlp.down.weight").region, (Region{1, Slice{8 * group.rank(), 8}}));
+    EXPECT_EQ(named(all, "branches." + std::to_string(2 * group.rank()) + ".weight").region, Region{});
   });
 }
 
@@ -95,16 +89,17 @@ TEST(TensorParallelParameters, NormsAreThoseOfTheWholeModel) {
         parameter.mutable_grad() = parameter.detach() * 3;
         gradients.push_back(parameter.grad().clone());
       }
-      const double norm = clip_tensor_parallel_gradients(*model, 1e9, group);
+      const PlacedModel placed(placed_parameters(*model), group);
+      const double norm = clip_gradients(placed, 1e9);
       EXPECT_TRUE(at::equal(model->parameters()[0].grad(), gradients[0])) << "below the limit";
-      EXPECT_DOUBLE_EQ(clip_tensor_parallel_gradients(*model, norm / 2, group), norm);
+      EXPECT_DOUBLE_EQ(clip_gradients(placed, norm / 2), norm);
       for (std::size_t i = 0; i < gradients.size(); ++i)
         EXPECT_TRUE(at::allclose(model->parameters()[i].grad(), gradients[i] / 2)) << i;
-      EXPECT_NEAR(std::sqrt(tensor_parallel_squared_norm(*model, group)), norm / 2, 1e-4);
-      EXPECT_THROW(clip_tensor_parallel_gradients(*model, 0, group), InvalidArgumentError);
+      EXPECT_NEAR(gradient_norm(placed), norm / 2, 1e-4);
+      EXPECT_THROW(clip_gradients(placed, 0), InvalidArgumentError);
       if (group.rank() == 0) norms.push_back(norm);
       if (ranks == 1) {
-        EXPECT_NEAR(clip_gradients(model->parameters(), 1e9), norm / 2, 1e-4);
+        EXPECT_EQ(clip_gradients(model->parameters(), 1e9), gradient_norm(placed));
       }
     });
   }
@@ -117,7 +112,7 @@ TEST(TensorParallelParameters, WholeValuesGoToAnotherNumberOfRanks) {
   run_all(3, [&](Communicator& group) {
     MixtureOfExperts experts(
         MixtureOfExpertsOptions{.width = 3, .hidden = 2, .experts = 4, .generator = seeded(1)}, group);
-    const Whole whole = gather_whole_parameters(*experts, group);
+    const Whole whole = whole_of(*experts, group);
     EXPECT_EQ(whole.at("up").size(0), 4);
     EXPECT_TRUE(at::equal(whole.at("up").narrow(0, experts->experts.begin, experts->experts.length),
                           experts->up.detach()));
@@ -127,27 +122,27 @@ TEST(TensorParallelParameters, WholeValuesGoToAnotherNumberOfRanks) {
     MixtureOfExperts experts(
         MixtureOfExpertsOptions{.width = 3, .hidden = 2, .experts = 4, .generator = seeded(2)}, group);
     EXPECT_FALSE(at::equal(experts->gate, saved.at("gate")));
-    load_whole_parameters(*experts, saved);
-    for (const auto& [name, value] : gather_whole_parameters(*experts, group))
+    load_whole_parameters(placed_parameters(*experts), saved);
+    for (const auto& [name, value] : whole_of(*experts, group))
       EXPECT_TRUE(at::equal(value, saved.at(name))) << name;
     Whole wrong = saved;
     wrong["down"] = at::ones({4, 3, 1});
     wrong["gate"] = at::zeros({4, 3});
-    EXPECT_THROW(load_whole_parameters(*experts, wrong), InvalidArgumentError);
+    EXPECT_THROW(load_whole_parameters(placed_parameters(*experts), wrong), InvalidArgumentError);
     EXPECT_TRUE(at::equal(experts->gate, saved.at("gate"))) << "none has changed";
     wrong.erase("down");
-    EXPECT_THROW(load_whole_parameters(*experts, wrong), InvalidArgumentError);
+    EXPECT_THROW(load_whole_parameters(placed_parameters(*experts), wrong), InvalidArgumentError);
   });
 }
 
 TEST(TensorParallelParameters, WhatOneRankHasIsGatheredToo) {
   run_all(3, [](Communicator& group) {
     const Mixed model = mixed(group, 1);
-    const Whole whole = gather_whole_parameters(*model, group);
+    const Whole whole = whole_of(*model, group);
     for (int branch = 0; branch < 4; ++branch)
       EXPECT_TRUE(whole.contains("branches." + std::to_string(branch) + ".weight")) << branch;
     const Mixed other = mixed(group, 2);
-    load_whole_parameters(*other, whole);
+    load_whole_parameters(placed_parameters(*other), whole);
     for (std::size_t i = 0; i < model->parameters().size(); ++i)
       EXPECT_TRUE(at::equal(other->parameters()[i], model->parameters()[i]));
   });

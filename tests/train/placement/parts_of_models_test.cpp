@@ -7,7 +7,6 @@
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/checkpoint.hpp"
-#include "kolo/train/grid.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/parallel_layers.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
@@ -15,7 +14,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test::hybrid {
+namespace kolo::test::placement {
 namespace {
 
 /// What `action` throws as InvalidArgumentError or MismatchError; empty for nothing.
@@ -55,28 +54,26 @@ TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
       const auto net = two_layers();
       ShardedDataParallel model(net, communicator, {.shard = shard});
       give_gradients(model.parameters());
+      expect_said(refusal_by([&] { clip_gradients(model.parameters(), 1); }),
+                  "of a ShardedDataParallel, and each rank would get another norm: pass its placed()");
       expect_said(
-          refusal_by([&] { clip_gradients(model.parameters(), 1); }),
-          "of a ShardedDataParallel, and each rank would get another norm: call its clip_gradients()");
-      expect_said(refusal_by([&] { clip_gradients(net->parameters(), 1); }),
-                  "call ShardedDataParallel::clip_gradients()");
-      EXPECT_GT(model.clip_gradients(1), 10);
+          refusal_by([&] { clip_gradients(net->parameters(), 1); }),
+          "in shards of a ShardedDataParallel, and each rank would get another norm: pass its placed()");
+      EXPECT_EQ(clip_gradients(model.placed(), 1), 12);
       LARS lars(model.parameters(), LARSOptions(0.1));
       LAMB lamb(model.parameters(), LAMBOptions(0.1));
-      expect_said(refusal_by([&] { lars.step(); }), "ShardedDataParallel::sum_over_ranks()");
-      expect_said(refusal_by([&] { lamb.step(); }), "ShardedDataParallel::sum_over_ranks()");
-      LARS with_sums(model.parameters(), LARSOptions(0.1), model.sum_over_ranks());
+      expect_said(refusal_by([&] { lars.step(); }), "give it kolo::sum_over_ranks() of the placed() model");
+      expect_said(refusal_by([&] { lamb.step(); }), "give it kolo::sum_over_ranks() of the placed() model");
+      LARS with_sums(model.parameters(), LARSOptions(0.1), sum_over_ranks(model.placed()));
       with_sums.step();
     }
-    Grid grid(communicator, {.pipeline = 2});
     const auto net = two_layers();
     {
       const PipelineParallel pipeline = pipeline_of(net, communicator);
       give_gradients(pipeline.parameters());
-      expect_said(
-          refusal_by([&] { clip_gradients(pipeline.parameters(), 1); }),
-          " of 2 of a PipelineParallel, and each rank would get another norm: call Grid::clip_gradients()");
-      EXPECT_EQ(grid.clip_gradients(pipeline.parameters(), 1), 12);
+      expect_said(refusal_by([&] { clip_gradients(pipeline.parameters(), 1); }),
+                  " of 2 of a PipelineParallel, and each rank would get another norm: pass its placed()");
+      EXPECT_EQ(clip_gradients(pipeline.placed(), 1), 12);
       LARS(pipeline.parameters(), LARSOptions(0.1)).step();  // norms of layers, which are whole
     }
     give_gradients(net->parameters());
@@ -87,8 +84,8 @@ TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
                                communicator);
     give_gradients(layer->parameters());
     expect_said(refusal_by([&] { clip_gradients(layer->parameters(), 1); }),
-                "call clip_tensor_parallel_gradients() or Grid::clip_gradients()");
-    expect_said(refusal_by([&] { LARS(layer->parameters(), LARSOptions(0.1)).step(); }), "SumOverRanks");
+                "pass a PlacedModel of placed_parameters()");
+    expect_said(refusal_by([&] { LARS(layer->parameters(), LARSOptions(0.1)).step(); }), "sum_over_ranks()");
   });
 }
 
@@ -140,4 +137,4 @@ TEST(PartsOfModels, ASecondWrapperOfShardsIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test::hybrid
+}  // namespace kolo::test::placement

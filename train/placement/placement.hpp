@@ -1,0 +1,40 @@
+// Placement: what a wrapper gives as placed().
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kolo/error.hpp"
+#include "kolo/train/parallel_model.hpp"
+
+namespace kolo::train {
+
+class Placement {
+ public:
+  /// Collective over `holders`, of which it takes a communicator of its own, or, where they are not valid,
+  /// over `own`. A model of which `own` has parts alone is no error until get().
+  Placement(std::vector<PlacedParameter> parameters, const Communicator& holders, const Communicator& own) {
+    if (holders.valid()) {
+      model_.emplace(std::move(parameters), Communicator(holders).split(0));
+      return;
+    }
+    try {
+      model_.emplace(std::move(parameters), own);
+    } catch (const InvalidArgumentError& error) {
+      reason_ = std::string(error.what()) + ": set the option `holders` to the ranks that have all parts";
+    }
+  }
+
+  /// Throws InvalidArgumentError, on all ranks alike, where there are other parts than those of `own`.
+  const PlacedModel& get() const {
+    if (!model_) throw InvalidArgumentError(reason_, {});
+    return *model_;
+  }
+
+ private:
+  std::optional<PlacedModel> model_;
+  std::string reason_;
+};
+
+}  // namespace kolo::train
