@@ -21,13 +21,12 @@
 #include "kolo/train/local.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 #include "kolo/train/optim.hpp"
-#include "kolo/train/parameter_server.hpp"
-#include "kolo/train/parameter_server_client.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 #include "kolo/train/precision.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "kolo/train/sharded_optimizer_state.hpp"
 #include "kolo/train/training_schedule.hpp"
+#include "methods/parameter_server.hpp"
 
 struct NetImpl : torch::nn::Module {
   at::Tensor forward(at::Tensor x) { return x; }

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "fuzz/store_wire.hpp"
+#include "methods/parameter_server/request.hpp"
 #include "net/handshake.hpp"
-#include "server/request.hpp"
 #include "transport/frame.hpp"
 
 namespace {

@@ -7,14 +7,14 @@
 #include <string>
 #include <string_view>
 
-#include "server/request.hpp"
+#include "methods/parameter_server/request.hpp"
 
 namespace kolo::fuzz {
 
 /// A served request is within the limits and is one that a correct worker could send. A refused request has a
 /// reason. Returns whether it is served.
 inline bool server_request(std::string_view bytes) {
-  using namespace train;
+  using namespace methods;
   constexpr RequestLimits kLimits{.worker = 1, .elements = 100, .rows = 7};
   Header words{};
   std::memcpy(words.data(), bytes.data(), std::min(bytes.size(), sizeof words));

@@ -27,7 +27,6 @@ TRAIN_ROOMS = {
     "precision": {"libtorch", "ranks", "placement"},
     "checkpoint": {"libtorch", "ranks", "placement", "gradients"},
     "sharded": {"libtorch", "ranks", "placement", "gradients"},
-    "server": {"libtorch", "ranks", "checkpoint"},
     "local": {"libtorch", "ranks"},
     "pipeline": {"libtorch", "ranks", "placement", "gradients"},
     "tensor": {"libtorch", "ranks", "placement"},

@@ -42,6 +42,20 @@ std::string text_of(const DistributedDataParallelOptions& options) {
   return text.str();
 }
 
+/// What is averaged is trained.
+std::vector<PlacedParameter> placed_by(const torch::nn::Module& module, const train::Model& model) {
+  std::vector<PlacedParameter> placed = placed_parameters(module);
+  for (PlacedParameter& parameter : placed) {
+    const auto found = std::ranges::find_if(
+        model.trainable, [&](const auto& named) { return named.tensor.is_same(parameter.tensor); });
+    parameter.is_trained = found != model.trainable.end();
+    parameter.has_sparse_gradients =
+        parameter.is_trained &&
+        std::ranges::binary_search(model.tables, static_cast<std::size_t>(found - model.trainable.begin()));
+  }
+  return placed;
+}
+
 }  // namespace
 
 struct DistributedDataParallelBase::State {
@@ -55,7 +69,7 @@ struct DistributedDataParallelBase::State {
         reducer(model.trainable, kinds(), own, reducer_options()),
         buffers(model.buffers),
         check(model.parameters(), options.check_parameters_every),
-        placement(placed_parameters_of(), options.holders, {}) {
+        placement(placed_by(*module, model), options.holders, {}) {
     reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
     for (const NamedTensor& parameter : model.trainable) known.insert(parameter.tensor.unsafeGetTensorImpl());
     for (const NamedTensor& parameter : model.ignored) known.insert(parameter.tensor.unsafeGetTensorImpl());
@@ -65,20 +79,6 @@ struct DistributedDataParallelBase::State {
                         "steps are made bucket by bucket",
                 .instead = {}});
     }
-  }
-
-  /// What is averaged is trained.
-  std::vector<PlacedParameter> placed_parameters_of() const {
-    std::vector<PlacedParameter> placed = placed_parameters(*module);
-    for (PlacedParameter& parameter : placed) {
-      const auto found = std::ranges::find_if(
-          model.trainable, [&](const auto& named) { return named.tensor.is_same(parameter.tensor); });
-      parameter.is_trained = found != model.trainable.end();
-      parameter.has_sparse_gradients =
-          parameter.is_trained &&
-          std::ranges::binary_search(model.tables, static_cast<std::size_t>(found - model.trainable.begin()));
-    }
-    return placed;
   }
 
   /// Collective. Tables come first.
@@ -334,6 +334,11 @@ bool DistributedDataParallelBase::averages_are_finite() const {
 std::vector<at::Tensor> DistributedDataParallelBase::parameters() const {
   state_->reducer.finish_step();
   return train::values_of(train::once(state_->module->named_parameters()));
+}
+
+std::vector<PlacedParameter> placed_parameters(const torch::nn::Module& module,
+                                               const DistributedDataParallelOptions& options) {
+  return placed_by(module, {module, options});
 }
 
 const PlacedModel& DistributedDataParallelBase::placed() const {

@@ -85,16 +85,18 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   return support::parse(app, argc, argv, speak);
 }
 
-kolo::ParameterServerOptions server_options(const Options& options) {
-  const std::map<std::string, kolo::ServerRule> rules = {{"synchronous", kolo::ServerRule::synchronous},
-                                                         {"unbounded", kolo::ServerRule::unbounded},
-                                                         {"clocks", kolo::ServerRule::clocks},
-                                                         {"versions", kolo::ServerRule::versions}};
+kolo::methods::ParameterServerOptions server_options(const Options& options) {
+  const std::map<std::string, kolo::methods::ServerRule> rules = {
+      {"synchronous", kolo::methods::ServerRule::synchronous},
+      {"unbounded", kolo::methods::ServerRule::unbounded},
+      {"clocks", kolo::methods::ServerRule::clocks},
+      {"versions", kolo::methods::ServerRule::versions}};
   return {.servers = options.servers,
           .rule = rules.at(options.rule),
           .staleness = options.staleness,
-          .late = options.late == "drop" ? kolo::LatePush::drop : kolo::LatePush::divide,
-          .push = options.push == "weights" ? kolo::PushKind::weights : kolo::PushKind::gradients,
+          .late = options.late == "drop" ? kolo::methods::LatePush::drop : kolo::methods::LatePush::divide,
+          .push = options.push == "weights" ? kolo::methods::PushKind::weights
+                                            : kolo::methods::PushKind::gradients,
           .reconnect = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * options.reconnect_s))};
 }
 

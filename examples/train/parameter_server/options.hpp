@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "kolo/train/parameter_server_options.hpp"
+#include "methods/parameter_server.hpp"
 
 namespace parameter_server {
 
@@ -43,6 +43,6 @@ struct Options {
 std::optional<int> parse_options(int argc, char** argv, bool speak, Options& options);
 
 /// What the library is to do.
-kolo::ParameterServerOptions server_options(const Options& options);
+kolo::methods::ParameterServerOptions server_options(const Options& options);
 
 }  // namespace parameter_server

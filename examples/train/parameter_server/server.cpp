@@ -12,7 +12,7 @@
 
 #include "fashion_mnist/model.hpp"
 #include "kolo/train/optim.hpp"
-#include "kolo/train/parameter_server.hpp"
+#include "methods/parameter_server.hpp"
 #include "parameter_server/plan.hpp"
 
 namespace parameter_server {
@@ -23,12 +23,13 @@ void say(int server, const std::string& text) {
   std::fflush(stdout);
 }
 
-kolo::ParameterServerSettings settings_of(const Options& options, const Plan& plan, int server) {
-  kolo::ParameterServerSettings settings;
+kolo::methods::ParameterServerSettings settings_of(const Options& options, const Plan& plan, int server) {
+  kolo::methods::ParameterServerSettings settings;
   settings.make_optimizer = [&](const std::vector<at::Tensor>& parameters) {
     return make_optimizer(options, parameters);
   };
-  settings.before_update = [&](torch::optim::Optimizer& optimizer, const kolo::ServerProgress& progress) {
+  settings.before_update = [&](torch::optim::Optimizer& optimizer,
+                               const kolo::methods::ServerProgress& progress) {
     kolo::set_learning_rate(optimizer, plan.rate(progress.pushes));
   };
   settings.note = [server](const std::string& text) { say(server, text); };
@@ -42,15 +43,15 @@ kolo::ParameterServerSettings settings_of(const Options& options, const Plan& pl
 }  // namespace
 
 std::shared_ptr<kolo::Store> open_store(const kolo::Launch& launch) {
-  return kolo::parameter_server_store(launch, std::chrono::minutes(1));
+  return kolo::methods::parameter_server_store(launch, std::chrono::minutes(1));
 }
 
 nlohmann::json serve(const Options& options, const kolo::Launch& launch, std::shared_ptr<kolo::Store> store) {
   at::set_num_threads(1);
   torch::manual_seed(options.seed);
-  kolo::ParameterServerOptions rules = server_options(options);
+  kolo::methods::ParameterServerOptions rules = server_options(options);
   std::optional<Plan> plan;
-  kolo::ParameterServerSettings settings;
+  kolo::methods::ParameterServerSettings settings;
   try {
     if (const int workers = launch.size - options.servers; workers > 0) {
       plan = make_plan(options, workers);
@@ -60,9 +61,9 @@ nlohmann::json serve(const Options& options, const kolo::Launch& launch, std::sh
     rules.problem = error.what();
   }
   const fashion_mnist::Net net;
-  kolo::ParameterServer server(std::move(store), launch.rank, launch.size, *net, rules, settings);
+  kolo::methods::ParameterServer server(std::move(store), launch.rank, launch.size, *net, rules, settings);
   say(launch.rank, "serves as process " + std::to_string(::getpid()));
-  const kolo::ParameterServerStatistics& statistics = server.serve();
+  const kolo::methods::ParameterServerStatistics& statistics = server.serve();
   return {{"updates", statistics.updates},   {"staleness", statistics.staleness},
           {"dropped", statistics.dropped},   {"divided", statistics.divided},
           {"repeated", statistics.repeated}, {"lost", statistics.lost}};

@@ -9,7 +9,7 @@
 
 namespace parameter_server {
 
-/// As kolo::parameter_server_store(); ranks have a minute to come.
+/// As kolo::methods::parameter_server_store(); ranks have a minute to come.
 std::shared_ptr<kolo::Store> open_store(const kolo::Launch& launch);
 
 /// Serves until all workers have left; returns what the report takes of it.

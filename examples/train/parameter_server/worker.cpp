@@ -16,7 +16,6 @@
 #include "fashion_mnist/model.hpp"
 #include "kolo/train/data.hpp"
 #include "kolo/train/optim.hpp"
-#include "kolo/train/parameter_server_client.hpp"
 #include "parameter_server/plan.hpp"
 #include "support/progress_line.hpp"
 
@@ -80,7 +79,7 @@ class Batches {
 
 class Worker {
  public:
-  Worker(const Options& options, const Prepared& prepared, kolo::ParameterServerClient& client,
+  Worker(const Options& options, const Prepared& prepared, kolo::methods::ParameterServerClient& client,
          fashion_mnist::Net net)
       : options_(options),
         plan_(*prepared.plan),
@@ -138,7 +137,7 @@ class Worker {
   }
 
   void push() {
-    const kolo::PushReport report = client_.step();
+    const kolo::methods::PushReport report = client_.step();
     staleness_.push_back(report.staleness);
     dropped_ += report.dropped > 0 ? 1 : 0;
     divided_ += report.divided > 0 ? 1 : 0;
@@ -167,7 +166,7 @@ class Worker {
 
   const Options& options_;
   const Plan& plan_;
-  kolo::ParameterServerClient& client_;
+  kolo::methods::ParameterServerClient& client_;
   fashion_mnist::Net net_;
   support::ProgressLine line_;
   std::optional<Batches> batches_;
@@ -195,7 +194,7 @@ double accuracy(fashion_mnist::Net& net, const Dataset& test) {
 nlohmann::json work(const Options& options, const kolo::Launch& launch, std::shared_ptr<kolo::Store> store) {
   at::set_num_threads(1);
   torch::manual_seed(options.seed);
-  kolo::ParameterServerOptions rules = server_options(options);
+  kolo::methods::ParameterServerOptions rules = server_options(options);
   Prepared prepared;
   const int workers = launch.size - options.servers;
   try {
@@ -204,7 +203,7 @@ nlohmann::json work(const Options& options, const kolo::Launch& launch, std::sha
     rules.problem = error.what();
   }
   fashion_mnist::Net net;
-  kolo::ParameterServerClient client(std::move(store), launch.rank, launch.size, *net, rules);
+  kolo::methods::ParameterServerClient client(std::move(store), launch.rank, launch.size, *net, rules);
   nlohmann::json found = Worker(options, prepared, client, net).run();
   if (client.worker() == 0 && !options.is_replayed()) found["test_accuracy"] = accuracy(net, prepared.test);
   return found;
