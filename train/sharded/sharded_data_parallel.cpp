@@ -27,6 +27,7 @@ std::string text_of(const ShardedDataParallelOptions& options) {
        << ", broadcast_buffers " << options.broadcast_buffers << (options.holders.valid() ? ", holders" : "")
        << ", units";
   for (const std::string& unit : options.units) text << ' ' << unit;
+  if (options.gather_type) text << ", gather_type " << *options.gather_type;
   return text.str();
 }
 
@@ -45,6 +46,21 @@ std::vector<std::int64_t> memory_order(const at::Tensor& tensor) {
   std::iota(order.begin(), order.end(), std::int64_t{0});
   std::ranges::stable_sort(order, std::greater<>(), [&](std::int64_t d) { return tensor.stride(d); });
   return order;
+}
+
+void require_gathered(const train::Model& model, at::ScalarType type) {
+  if (type != at::kBFloat16 && type != at::kHalf) {
+    throw InvalidArgumentError(std::string("gather_type is BFloat16 or Half, and not ") + c10::toString(type),
+                               {});
+  }
+  for (const NamedTensor& parameter : model.trainable) {
+    const at::ScalarType own = parameter.tensor.scalar_type();
+    if (own == at::kFloat || own == type) continue;
+    throw InvalidArgumentError("gather_type " + std::string(c10::toString(type)) +
+                                   " serves parameters of Float, and '" + parameter.name + "' is one of " +
+                                   c10::toString(own),
+                               {});
+  }
 }
 
 }  // namespace
@@ -68,11 +84,11 @@ struct ShardedDataParallelBase::State {
         own(communicator.split(0)),
         model(agreed(own, module.get(), options, units)),
         buffers(model.buffers),
-        step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options.shard),
+        step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options),
         placement(placed_parameters_of(), options.holders, own) {
     const auto part = train::part_of_group(own, "a ShardedDataParallel", "pass its placed()", true);
     for (const auto& [parameter, placed] : in_shards) {
-      shards.push_back(placed->tensor);
+      if (placed->is_trained) shards.push_back(placed->tensor);
       if (part) held.add(placed->tensor, *part);
       held.add(
           parameter,
@@ -80,7 +96,8 @@ struct ShardedDataParallelBase::State {
     }
   }
 
-  /// Shards in the order of parameters(), then what each rank has whole. Fills in_shards.
+  /// Shards, those that are trained in the order of parameters(), then what each rank has whole. Fills
+  /// in_shards.
   std::vector<PlacedParameter> placed_parameters_of() {
     std::vector<PlacedParameter> all = placed_parameters(*module), placed;
     for (const train::Unit& unit : step.units()) {
@@ -114,7 +131,8 @@ struct ShardedDataParallelBase::State {
       if (module == nullptr) throw InvalidArgumentError("there is no model", {});
       train::Model model(*module, DistributedDataParallelOptions{});
       require_dense(model);
-      units = train::plan_units(*module, options.units, model.trainable);
+      if (options.gather_type) require_gathered(model, *options.gather_type);
+      units = train::plan_units(*module, options.units);
       for (const NamedTensor& parameter : model.trainable)
         train::require_unheard(parameter.name, parameter.tensor);
       return model;
@@ -169,6 +187,7 @@ std::vector<at::Tensor> ShardedDataParallelBase::parameters() const {
 std::vector<ShardedDataParallelBase::ShardedParameter> ShardedDataParallelBase::sharded_parameters() const {
   std::vector<ShardedParameter> result;
   for (const train::Unit& unit : state_->step.units()) {
+    if (unit.is_frozen()) continue;
     for (const train::Unit::Member& member : unit.members())
       result.push_back(
           {member.named.name, member.named.tensor.sizes().vec(), member.shard, unit.counts_of(member)});

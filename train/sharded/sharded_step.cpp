@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -26,28 +27,31 @@ bool contains(std::span<const std::size_t> units, std::size_t unit) {
 }  // namespace
 
 ShardedStep::ShardedStep(std::vector<PlannedUnit> plan, Replicator* buffers, const Communicator& communicator,
-                         Shard shard)
-    : shard_(shard),
+                         const ShardedDataParallelOptions& options)
+    : shard_(options.shard),
       gathers_(Communicator(communicator).split(0)),
       averages_(communicator),
       buffers_(buffers),
       last_used_(plan.size()),
       first_use_(
           [this](std::span<const std::size_t> watched, FirstUse::Access access) { use(watched, access); }) {
-  for (PlannedUnit& planned : plan) {
+  for (const PlannedUnit& planned : plan) {
     is_shared_.push_back(planned.is_shared);
+    const auto first = std::ranges::find(plan, planned.name, &PlannedUnit::name);
+    modules_.push_back(static_cast<std::size_t>(first - plan.begin()));
     labels_.push_back((planned.name.empty() ? "the model's own unit" : "unit '" + planned.name + '\'') +
                       " in pass");
-    units_.emplace_back(std::move(planned.parameters), averages_.rank(), averages_.size(), shard);
+    units_.emplace_back(planned, averages_.rank(), averages_.size(), shard_, options.gather_type);
   }
   order_.resize(units_.size());
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   // Backward runs against the order in which parameters are registered and used, as a rule.
-  average_order_.assign(order_.rbegin(), order_.rend());
+  std::copy_if(order_.rbegin(), order_.rend(), std::back_inserter(average_order_),
+               [&](std::size_t unit) { return !units_[unit].is_frozen(); });
   for (std::size_t u = 0; u < units_.size(); ++u) {
     watched_.emplace_back(units_[u].watched(), u);
     for (std::size_t m = 0; m < units_[u].members().size(); ++m) {
-      parameters_.push_back({u, m, {}});
+      if (!units_[u].is_frozen()) parameters_.push_back({u, m, {}});
       watched_.emplace_back(units_[u].members()[m].shard, units_.size() + u);
     }
   }
@@ -76,7 +80,8 @@ void ShardedStep::watch_gradients() {
     Parameter& parameter = parameters_[i];
     const NamedTensor& named = units_[parameter.unit].members()[parameter.member].named;
     const auto accumulator = torch::autograd::impl::grad_accumulator(named.tensor);
-    if (accumulator == parameter.accumulator) continue;
+    // Null: frozen meanwhile. Should it be thawed, it has the old one as long as that is held.
+    if (!accumulator || accumulator == parameter.accumulator) continue;
     require_unheard(named.name, named.tensor);
     if (parameter.hook != 0) parameter.accumulator->del_post_hook(std::exchange(parameter.hook, 0));
     parameter.accumulator = accumulator;
@@ -208,22 +213,33 @@ CallOptions ShardedStep::gather_of(std::size_t unit) const {
 
 void ShardedStep::use_some(std::span<const std::size_t> units) {
   const auto is_here = [&](std::size_t unit) {
-    return units_[unit].is_current() && (unit == last_used_ || is_shared_[unit]);
+    return units_[unit].is_current() && (modules_[unit] == last_used_ || is_shared_[unit]);
   };
   if (std::ranges::all_of(units, is_here)) return;
-  for (const std::size_t unit : units) units_[unit].start_gather(gathers_, gather_of(unit));
-  for (const std::size_t unit : units) wait_gather(unit);
+  const std::vector<std::size_t> all = with_siblings(units);
+  for (const std::size_t unit : all) units_[unit].start_gather(gathers_, gather_of(unit));
+  for (const std::size_t unit : all) wait_gather(unit);
   const auto current = std::ranges::find_if(units, [&](std::size_t unit) { return !is_shared_[unit]; });
   if (current == units.end()) return;
   for (std::size_t other = 0; other < units_.size(); ++other) {
-    if (!is_shared_[other] && !contains(units, other)) units_[other].release();
+    if (!is_shared_[other] && !contains(all, other)) units_[other].release();
   }
-  note_use(*current);
+  for (const std::size_t unit : with_siblings(std::span(&*current, 1))) note_use(unit);
   prefetch(*current);
 }
 
+/// Trained and frozen parameters of a submodule, and those of each type, are units that come and go together.
+std::vector<std::size_t> ShardedStep::with_siblings(std::span<const std::size_t> units) const {
+  std::vector<std::size_t> all;
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    const auto is_sibling = [&](std::size_t other) { return modules_[other] == modules_[unit]; };
+    if (std::ranges::any_of(units, is_sibling)) all.push_back(unit);
+  }
+  return all;
+}
+
 void ShardedStep::note_use(std::size_t unit) {
-  last_used_ = unit;
+  last_used_ = modules_[unit];
   if (in_forward_ && !contains(uses_, unit)) uses_.push_back(unit);
 }
 
@@ -231,11 +247,14 @@ void ShardedStep::note_use(std::size_t unit) {
 /// Between them a step may move the shards meanwhile.
 void ShardedStep::prefetch(std::size_t unit) {
   if (!in_forward_ && !in_backward_) return;
+  const auto is_other = [&](std::size_t other) { return modules_[other] != modules_[unit]; };
   const auto place = std::ranges::find(order_, unit);
-  const bool has_next = in_forward_ ? place + 1 != order_.end() : place != order_.begin();
-  if (!has_next) return;
-  const std::size_t next = in_forward_ ? *(place + 1) : *(place - 1);
-  units_[next].start_gather(gathers_, gather_of(next));
+  const auto after = std::find_if(place, order_.end(), is_other);
+  const auto before = std::find_if(std::reverse_iterator(place), order_.rend(), is_other);
+  if (in_forward_ ? after == order_.end() : before == order_.rend()) return;
+  const std::size_t next = in_forward_ ? *after : *before;
+  for (const std::size_t other : with_siblings(std::span(&next, 1)))
+    units_[other].start_gather(gathers_, gather_of(other));
 }
 
 void ShardedStep::wait_gather(std::size_t unit) {
@@ -304,7 +323,7 @@ void ShardedStep::begin_backward() {
 
 /// In one order on all ranks, never in that of completion.
 void ShardedStep::start_complete() {
-  while (next_started_ < units_.size() && units_[average_order_[next_started_]].is_complete()) {
+  while (next_started_ < average_order_.size() && units_[average_order_[next_started_]].is_complete()) {
     if (next_finished_ < next_started_) finish_oldest();  // more under way are more gradients in memory
     const std::size_t unit = average_order_[next_started_];
     if (next_started_ == 0) first_start_ = Clock::now();
@@ -370,13 +389,13 @@ void ShardedStep::finish() {
   for (const Unit& unit : units_) used_.insert(used_.end(), unit.used().begin(), unit.used().end());
   agreement_ = averages_.all_reduce_async(Buffer(used_), ReduceOp::max);
   if (buffers_ != nullptr) buffers_->start(averages_, 0);
-  while (next_finished_ < units_.size()) finish_oldest();
+  while (next_finished_ < average_order_.size()) finish_oldest();
   if (buffers_ != nullptr) buffers_->finish();
   agreement_.wait();
   std::span<const std::uint8_t> used(used_);
   for (Unit& unit : units_) {
-    unit.forget_unused(used.first(unit.members().size()));
-    used = used.subspan(unit.members().size());
+    unit.forget_unused(used.first(unit.used().size()));
+    used = used.subspan(unit.used().size());
   }
   in_backward_ = false;
 
@@ -388,8 +407,8 @@ void ShardedStep::finish() {
   if (++steps_ == kOrderedAfter) follow_rank_0();
   CommunicationStatistics step;
   step.steps = 1;
-  step.all_reduces = units_.size();
-  for (const Unit& unit : units_) step.bytes += unit.bytes();
+  step.all_reduces = average_order_.size();
+  for (const Unit& unit : units_) step.bytes += unit.gradient_bytes();
   step.exposed = std::exchange(exposed_, std::chrono::nanoseconds(0));
   step.hidden = std::max(Clock::now() - first_start_ - step.exposed, std::chrono::nanoseconds(0));
   total_ += step;

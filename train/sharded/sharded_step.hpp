@@ -27,7 +27,7 @@ class ShardedStep final : public GradientListener {
  public:
   /// `buffers` may be null.
   ShardedStep(std::vector<PlannedUnit> plan, Replicator* buffers, const Communicator& communicator,
-              Shard shard);
+              const ShardedDataParallelOptions& options);
   ~ShardedStep();
   ShardedStep(const ShardedStep&) = delete;
   ShardedStep& operator=(const ShardedStep&) = delete;
@@ -59,6 +59,7 @@ class ShardedStep final : public GradientListener {
   void use(std::span<const std::size_t> watched, FirstUse::Access access) noexcept;
   void use_all_kept(std::span<const std::size_t> units);
   void use_some(std::span<const std::size_t> units);
+  std::vector<std::size_t> with_siblings(std::span<const std::size_t> units) const;
   void note_use(std::size_t unit);
   void prefetch(std::size_t unit);
   void start_gathers(std::size_t end);
@@ -80,7 +81,8 @@ class ShardedStep final : public GradientListener {
   Communicator gathers_, averages_;
   std::vector<Unit> units_;
   std::vector<bool> is_shared_;
-  std::vector<std::string> labels_;  ///< of calls for a unit
+  std::vector<std::size_t> modules_;  ///< of each unit: the first unit of its submodule
+  std::vector<std::string> labels_;   ///< of calls for a unit
   /// Units, and under numbers that begin after theirs, the shards of each unit.
   std::vector<std::pair<at::Tensor, std::size_t>> watched_;
   std::vector<Parameter> parameters_;
@@ -89,7 +91,7 @@ class ShardedStep final : public GradientListener {
   std::mutex mutex_;                ///< operations may run in several threads
   std::vector<std::size_t> order_;  ///< in which forward uses units
   std::vector<std::size_t> uses_;   ///< in this forward
-  std::size_t last_used_;           ///< units_.size(): none
+  std::size_t last_used_;           ///< first unit of the submodule; units_.size(): none
   bool in_forward_ = false;
   bool is_awaited_ = false;     ///< a backward of the last forward
   Work turn_;                   ///< says that a forward took the place of the backward
@@ -100,7 +102,7 @@ class ShardedStep final : public GradientListener {
   bool in_backward_ = false;
   bool end_is_queued_ = false;
   std::uint64_t steps_ = 0;
-  std::vector<std::size_t> average_order_;
+  std::vector<std::size_t> average_order_;            ///< of units that are not frozen
   std::vector<std::size_t> ready_order_;              ///< in this backward
   std::size_t next_started_ = 0, next_finished_ = 0;  ///< in average_order_
   Clock::time_point first_start_;

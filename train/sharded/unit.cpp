@@ -43,12 +43,15 @@ std::vector<std::int64_t> shape_of_shard(const at::Tensor& parameter, std::uint6
 
 }  // namespace
 
-Unit::Unit(std::vector<NamedTensor> parameters, int rank, int size, Shard shard)
-    : shard_(shard),
-      dtype_(dtype_of_tensor(parameters.front().tensor.scalar_type())),
-      element_bytes_(size_of(dtype_)),
-      has_gradient_(parameters.size()) {
-  for (const NamedTensor& parameter : parameters) {
+Unit::Unit(const PlannedUnit& plan, int rank, int size, Shard shard,
+           std::optional<at::ScalarType> gather_type)
+    : is_frozen_(plan.is_frozen), shard_(shard), has_gradient_(is_frozen_ ? 0 : plan.parameters.size()) {
+  const at::ScalarType given = plan.parameters[0].tensor.scalar_type();
+  type_ = given == at::kFloat ? gather_type.value_or(given) : given;
+  own_type_ = gather_type && !is_frozen_ ? at::kFloat : type_;
+  dtype_ = dtype_of_tensor(type_);
+  own_dtype_ = dtype_of_tensor(own_type_);
+  for (const NamedTensor& parameter : plan.parameters) {
     const std::uint64_t begin = count_;
     count_ += static_cast<std::uint64_t>(parameter.tensor.numel());
     members_.push_back({.named = parameter,
@@ -64,17 +67,21 @@ Unit::Unit(std::vector<NamedTensor> parameters, int rank, int size, Shard shard)
   }
   own_count_ = counts_[own];
 
-  make_storage();
-  if (shard_ == Shard::parameters) {
-    own_ = SharedArena::instance().allocate(own_count_ * element_bytes_);
-  } else {
-    own_ = Memory(whole_, at(whole_, own_begin_));
-  }
+  whole_ = SharedArena::instance().allocate(whole_bytes());
+  storage_ = c10::Storage(c10::Storage::use_byte_size_t(), whole_bytes(), data_of(whole_), nullptr, false);
+  own_ = is_apart() ? allocate_own() : Memory(whole_, at_whole(own_begin_));
   for_each_shard([&](Member& member, std::uint64_t offset, std::uint64_t elements) {
-    const auto sizes = shape_of_shard(member.named.tensor, elements);
+    const at::Tensor& parameter = member.named.tensor;
+    const auto sizes = shape_of_shard(parameter, elements);
     const std::vector<std::int64_t> strides(sizes.size(), 1);
-    member.shard = tensor_in(own_, at(own_, offset), sizes, strides, member.named.tensor.options());
-    member.shard.set_requires_grad(true);
+    member.shard = tensor_in(own_, at(own_, offset), sizes, strides, parameter.options().dtype(own_type_));
+    member.shard.set_requires_grad(!is_frozen_);
+    if (type_ == own_type_ || elements == 0) return move_in(member);
+    // Before the parameter is rounded.
+    const auto begin = static_cast<std::int64_t>(own_begin_ + offset - member.begin);
+    const at::Tensor all = parameter.detach().as_strided({parameter.numel()}, {1});
+    own_elements(offset, elements).copy_(all.narrow(0, begin, static_cast<std::int64_t>(elements)));
+    move_in(member);
   });
   gathered_version_ = version();
   take_values();
@@ -91,10 +98,6 @@ Unit::~Unit() {
       // The caller of wait_gather() or finish_scatter() has the error.
     }
   }
-}
-
-std::uint64_t Unit::bytes() const {
-  return count_ * element_bytes_;
 }
 
 std::uint64_t Unit::version() const {
@@ -114,8 +117,20 @@ std::vector<std::uint64_t> Unit::counts_of(const Member& member) const {
   return result;
 }
 
-Buffer Unit::part_of(const Memory& memory, std::uint64_t begin, std::uint64_t count) const {
-  return {at(memory, begin), count, dtype_};
+Memory Unit::allocate_own() const {
+  return SharedArena::instance().allocate(own_count_ * size_of(own_dtype_));
+}
+
+Buffer Unit::gradients_of(const Memory& memory, std::uint64_t count) const {
+  return {memory.get(), count, own_dtype_};
+}
+
+at::Tensor Unit::own_elements(std::uint64_t begin, std::uint64_t count) const {
+  return tensor_in(own_, at(own_, begin), {static_cast<std::int64_t>(count)}, {1}, own_type_);
+}
+
+at::Tensor Unit::own_elements_in_whole(std::uint64_t begin, std::uint64_t count) const {
+  return tensor_in(whole_, at_whole(own_begin_ + begin), {static_cast<std::int64_t>(count)}, {1}, type_);
 }
 
 template <typename Use>
@@ -128,11 +143,6 @@ void Unit::for_each_shard(const Use& use) {
   }
 }
 
-void Unit::make_storage() {
-  whole_ = SharedArena::instance().allocate(bytes());
-  storage_ = c10::Storage(c10::Storage::use_byte_size_t(), bytes(), data_of(whole_), nullptr, false);
-}
-
 bool Unit::is_here(const Member& member) const {
   return member.named.tensor.has_storage() &&
          member.named.tensor.storage().unsafeGetStorageImpl() == storage_.unsafeGetStorageImpl();
@@ -142,14 +152,23 @@ bool Unit::is_written(const Member& member) const {
   return member.named.tensor._version() != member.written || !is_here(member);
 }
 
+void Unit::move_in(const Member& member) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor& parameter = member.named.tensor;
+  at::Tensor moved = at::empty({0}, parameter.options().dtype(type_).requires_grad(false));
+  moved.set_(storage_, static_cast<std::int64_t>(member.begin), member.sizes, member.strides);
+  moved.copy_(parameter.detach());
+  if (type_ != parameter.scalar_type()) parameter.mutable_grad() = at::Tensor();  // has the type, too
+  parameter.set_data(moved);
+}
+
 /// Moves parameters that lie elsewhere, with their values, into the unit's memory.
 void Unit::adopt() {
-  const c10::NoGradGuard no_grad;
-  for (Member& member : members_) {
-    at::Tensor& parameter = member.named.tensor;
+  for (const Member& member : members_) {
+    const at::Tensor& parameter = member.named.tensor;
     if (is_here(member)) continue;
-    const bool is_alike = dtype_of_tensor(parameter.scalar_type()) == dtype_ &&
-                          parameter.sizes() == member.sizes && parameter.device().is_cpu();
+    const bool is_alike =
+        parameter.scalar_type() == type_ && parameter.sizes() == member.sizes && parameter.device().is_cpu();
     if (!is_alike) {
       throw InvalidArgumentError(
           "parameter '" + member.named.name +
@@ -157,10 +176,7 @@ void Unit::adopt() {
               "to() and the like make a new one",
           {});
     }
-    at::Tensor moved = at::empty({0}, parameter.options().requires_grad(false));
-    moved.set_(storage_, static_cast<std::int64_t>(member.begin), member.sizes, member.strides);
-    moved.copy_(parameter.detach());
-    parameter.set_data(moved);
+    move_in(member);
   }
 }
 
@@ -174,8 +190,13 @@ void Unit::require_own() const {
           "was replaced after ShardedDataParallel was made, which would go on training the one before: load "
           "while whole() is held, and after to() and the like make a new one");
     }
-    if (shard_ == Shard::parameters && is_written(member))
+    if (is_apart() && is_written(member))
       refuse("was written to while whole() was not held: its shards do not have the write");
+    if (is_frozen_ && member.named.tensor.requires_grad()) {
+      refuse(
+          "was frozen when ShardedDataParallel was made, and wants a gradient now, which no shard would get: "
+          "make a new one");
+    }
   }
 }
 
@@ -186,10 +207,12 @@ void Unit::take_values() {
   for (const Member& member : members_) written.push_back(!is_moved || is_written(member));
   adopt();
   for_each_shard([&](Member& member, std::uint64_t offset, std::uint64_t elements) {
-    const bool is_copied =
-        shard_ == Shard::parameters && written[static_cast<std::size_t>(&member - members_.data())];
-    if (is_copied) std::memcpy(at(own_, offset), at(whole_, own_begin_ + offset), elements * element_bytes_);
     member.written = member.named.tensor._version();
+    if (!is_apart() || !written[static_cast<std::size_t>(&member - members_.data())]) return;
+    const c10::NoGradGuard no_grad;
+    const at::Tensor own = own_elements(offset, elements), whole = own_elements_in_whole(offset, elements);
+    // What is the shard's value, rounded, was not written.
+    own.copy_(type_ == own_type_ ? whole : at::where(own.to(type_) == whole, own, whole.to(own_type_)));
   });
 }
 
@@ -197,12 +220,17 @@ void Unit::start_gather(Communicator& communicator, const CallOptions& options) 
   if (state_ == State::gathering && gathered_version_ != version()) wait_gather();
   if (state_ == State::gathering || is_current()) return;
   if (!whole_) {
-    whole_ = SharedArena::instance().allocate(bytes());
+    whole_ = SharedArena::instance().allocate(whole_bytes());
     storage_.set_data_ptr(data_of(whole_));
   }
   gathered_version_ = version();
-  gather_ = communicator.all_gather_async(part_of(own_, 0, own_count_), part_of(whole_, 0, count_), counts_,
-                                          options);
+  const bool is_rounded = type_ != own_type_;
+  if (is_rounded) {
+    const c10::NoGradGuard no_grad;
+    own_elements_in_whole(0, own_count_).copy_(own_elements(0, own_count_));
+  }
+  const Buffer own(is_rounded ? at_whole(own_begin_) : own_.get(), own_count_, dtype_);
+  gather_ = communicator.all_gather_async(own, Buffer(whole_.get(), count_, dtype_), counts_, options);
   state_ = State::gathering;
 }
 
@@ -224,12 +252,13 @@ void Unit::release() {
 
 void Unit::provide() {
   if (whole_) return;
-  whole_ = SharedArena::instance().allocate(bytes());
-  std::memset(whole_.get(), 0xff, bytes());  // NaN
+  whole_ = SharedArena::instance().allocate(whole_bytes());
+  std::memset(whole_.get(), 0xff, whole_bytes());  // NaN
   storage_.set_data_ptr(data_of(whole_));
 }
 
 void Unit::begin_gradients() {
+  if (is_frozen_) return;
   has_gradient_.assign(members_.size(), false);
   used_.assign(members_.size(), 0);
   had_gradient_.clear();
@@ -241,12 +270,12 @@ void Unit::begin_gradients() {
     return gradient.defined() && gradient.numel() > 0 && !is_zero(gradient.contiguous());
   };
   if (std::ranges::none_of(members_, adds)) return;
-  earlier_ = SharedArena::instance().allocate(own_count_ * element_bytes_);
-  std::memset(earlier_.get(), 0, own_count_ * element_bytes_);
+  earlier_ = allocate_own();
+  std::memset(earlier_.get(), 0, own_count_ * size_of(own_dtype_));
   for_each_shard([&](const Member& member, std::uint64_t offset, std::uint64_t elements) {
     if (!member.shard.grad().defined()) return;
     const at::Tensor gradient = member.shard.grad().contiguous();
-    std::memcpy(at(earlier_, offset), gradient.data_ptr(), elements * element_bytes_);
+    std::memcpy(at(earlier_, offset), gradient.data_ptr(), elements * size_of(own_dtype_));
   });
 }
 
@@ -266,14 +295,13 @@ void Unit::collect(std::size_t index) {
             "' is sparse, or has a graph of its own (create_graph): it cannot be averaged in shards",
         {});
   }
-  if (!gradients_) gradients_ = SharedArena::instance().allocate(bytes());
+  if (!gradients_) gradients_ = SharedArena::instance().allocate(gradient_bytes());
   std::byte* const place = at(gradients_, members_[index].begin);
   used_[index] = gradient.defined();
   if (gradient.defined()) {
-    tensor_in(gradients_, place, named.tensor.sizes(), named.tensor.strides(), named.tensor.options())
-        .copy_(gradient);
+    tensor_in(gradients_, place, named.tensor.sizes(), named.tensor.strides(), own_type_).copy_(gradient);
   } else {
-    std::memset(place, 0, named.tensor.nbytes());
+    std::memset(place, 0, static_cast<std::size_t>(named.tensor.numel()) * size_of(own_dtype_));
   }
   gradient = at::Tensor();
   has_gradient_[index] = true;
@@ -281,7 +309,7 @@ void Unit::collect(std::size_t index) {
 }
 
 void Unit::complete() {
-  for (std::size_t i = 0; i < members_.size(); ++i) {
+  for (std::size_t i = 0; i < has_gradient_.size(); ++i) {
     if (!has_gradient_[i]) collect(i);
   }
 }
@@ -290,10 +318,10 @@ void Unit::start_scatter(Communicator& communicator, const CallOptions& options)
   if (shard_ == Shard::optimizer_state) {
     own_gradients_ = Memory(gradients_, at(gradients_, own_begin_));
   } else if (!own_gradients_) {
-    own_gradients_ = SharedArena::instance().allocate(own_count_ * element_bytes_);
+    own_gradients_ = allocate_own();
   }
-  scatter_ = communicator.reduce_scatter_async(part_of(gradients_, 0, count_),
-                                               part_of(own_gradients_, 0, own_count_), ReduceOp::average,
+  scatter_ = communicator.reduce_scatter_async(gradients_of(gradients_, count_),
+                                               gradients_of(own_gradients_, own_count_), ReduceOp::average,
                                                counts_, options);
 }
 
@@ -314,7 +342,7 @@ void Unit::finish_scatter() {
 }
 
 void Unit::forget_unused(std::span<const std::uint8_t> used_anywhere) {
-  for (std::size_t i = 0; i < members_.size(); ++i) {
+  for (std::size_t i = 0; i < used_anywhere.size(); ++i) {
     if (used_anywhere[i] == 0 && !had_gradient_[i]) members_[i].shard.mutable_grad() = at::Tensor();
   }
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "kolo/work.hpp"
 #include "ranks/replicas.hpp"
+#include "sharded/unit_plan.hpp"
 
 namespace kolo::train {
 
@@ -35,14 +37,18 @@ class Unit {
   enum class State { released, gathering, whole };
 
   /// The parameters, dense CPU tensors of one element type, keep their values and move into memory of the
-  /// unit. With Shard::parameters that memory is given back.
-  Unit(std::vector<NamedTensor> parameters, int rank, int size, Shard shard);
+  /// unit. With Shard::parameters that memory is given back. With `gather_type` those of float32 become
+  /// tensors of that type; shards and gradients of trained ones are float32.
+  Unit(const PlannedUnit& plan, int rank, int size, Shard shard, std::optional<at::ScalarType> gather_type);
   Unit(Unit&&) noexcept = default;
   Unit& operator=(Unit&&) noexcept = default;
   ~Unit();
 
   const std::vector<Member>& members() const noexcept { return members_; }
-  std::uint64_t bytes() const;
+  /// Nothing of it gets a gradient, and no step moves its shards.
+  bool is_frozen() const noexcept { return is_frozen_; }
+  /// Of the gradients of one backward, which are averaged.
+  std::uint64_t gradient_bytes() const { return is_frozen_ ? 0 : count_ * size_of(own_dtype_); }
   /// Elements of the member that each rank has.
   std::vector<std::uint64_t> counts_of(const Member& member) const;
   /// A tensor whose storage all members share.
@@ -52,7 +58,7 @@ class Unit {
   /// Of the shards' values: grows with each write to one, as far as tensors count them, and with each
   /// note_move().
   std::uint64_t version() const;
-  void note_move() noexcept { ++moves_; }
+  void note_move() noexcept { moves_ += is_frozen_ ? 0 : 1; }
   /// What take_values() takes over has been written to, as far as is known.
   void note_write() noexcept { is_written_ = true; }
   /// All elements of all ranks are there, as the shards are now.
@@ -64,8 +70,8 @@ class Unit {
   void release();
   /// Memory with any values, for operations of a step that has failed.
   void provide();
-  /// Throws InvalidArgumentError, with its name, for a parameter or a shard that lies in other memory than
-  /// the unit's, and for a parameter whose memory is given back although it was written to.
+  /// Throws InvalidArgumentError, with its name, for a parameter that lies in other memory than the unit's,
+  /// that was written to although the shards do not see it, or that was frozen and wants a gradient now.
   void require_own() const;
   /// Copies elements from the whole parameters, which may have been loaded, into the shards. Throws
   /// InvalidArgumentError, with its name, for a parameter of another type or shape.
@@ -90,29 +96,39 @@ class Unit {
 
  private:
   using Memory = std::shared_ptr<std::byte[]>;
+  /// Shards lie in other memory than the parameters.
+  bool is_apart() const { return shard_ == Shard::parameters || type_ != own_type_; }
+  std::uint64_t whole_bytes() const { return count_ * size_of(dtype_); }
+  std::byte* at_whole(std::uint64_t element) const { return whole_.get() + element * size_of(dtype_); }
+  /// In memory of shards or of gradients.
   std::byte* at(const Memory& memory, std::uint64_t element) const {
-    return memory.get() + element * element_bytes_;
+    return memory.get() + element * size_of(own_dtype_);
   }
-  Buffer part_of(const Memory& memory, std::uint64_t begin, std::uint64_t count) const;
+  Memory allocate_own() const;
+  Buffer gradients_of(const Memory& memory, std::uint64_t count) const;
+  /// As tensors: elements of this rank, of a number and from one on, in its memory and in that of all.
+  at::Tensor own_elements(std::uint64_t begin, std::uint64_t count) const;
+  at::Tensor own_elements_in_whole(std::uint64_t begin, std::uint64_t count) const;
   /// Calls with a member's shard and where its elements are in memory that holds this rank's ones.
   template <typename Use>
   void for_each_shard(const Use& use);
-  void make_storage();
   bool is_here(const Member& member) const;
   bool is_written(const Member& member) const;
   void adopt();
+  void move_in(const Member& member);
 
   std::vector<Member> members_;
+  bool is_frozen_;
   Shard shard_;
-  DType dtype_;
-  std::uint64_t element_bytes_;
+  at::ScalarType type_, own_type_;  ///< of parameters; of shards and gradients
+  DType dtype_, own_dtype_;
   std::uint64_t count_ = 0;
   std::vector<std::uint64_t> counts_;  ///< of each rank
   std::uint64_t own_begin_ = 0, own_count_ = 0;
 
   c10::Storage storage_;  ///< of all members
   Memory whole_;          ///< null: given back
-  Memory own_;            ///< this rank's elements; with whole_ kept, a part of it
+  Memory own_;            ///< this rank's elements; a part of whole_ unless is_apart()
   State state_ = State::released;
   std::uint64_t moves_ = 0;             ///< that tensors do not count
   bool is_written_ = false;             ///< since the last take_values()

@@ -4,11 +4,11 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 namespace {
@@ -39,8 +39,7 @@ void require_apart(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::vector<PlannedUnit> plan_units(const torch::nn::Module& module, const std::vector<std::string>& names,
-                                    const NamedTensors& parameters) {
+std::vector<PlannedUnit> plan_units(const torch::nn::Module& module, const std::vector<std::string>& names) {
   require_apart(names);
   const auto modules = module.named_modules("", false);
   const std::vector<std::string> units = names.empty() ? default_names(module) : names;
@@ -55,14 +54,24 @@ std::vector<PlannedUnit> plan_units(const torch::nn::Module& module, const std::
     }
   }
   std::vector<PlannedUnit> result;
-  std::map<std::pair<std::string, at::ScalarType>, std::size_t> known;
-  for (const NamedTensor& parameter : parameters) {
+  for (const NamedTensor& parameter : once(module.named_parameters())) {
+    const bool is_frozen = !parameter.tensor.requires_grad();
+    if (is_frozen && !problem_of([&] { buffer_of(parameter.tensor); }).empty()) continue;
     const auto& of_parameter = users[parameter.tensor.unsafeGetTensorImpl()];
     const bool is_shared = of_parameter.size() != 1;
     const std::string name = is_shared ? "" : units[of_parameter.front()];
-    const auto [found, is_new] = known.try_emplace({name, parameter.tensor.scalar_type()}, result.size());
-    if (is_new) result.push_back({name, {}, is_shared});
-    result[found->second].parameters.push_back(parameter);
+    const auto is_of_module = [&](const PlannedUnit& unit) { return unit.name == name; };
+    const auto found = std::ranges::find_if(result, [&](const PlannedUnit& unit) {
+      return is_of_module(unit) && unit.is_frozen == is_frozen &&
+             unit.parameters[0].tensor.scalar_type() == parameter.tensor.scalar_type();
+    });
+    if (found != result.end()) {
+      found->parameters.push_back(parameter);
+      continue;
+    }
+    const auto last = std::find_if(result.rbegin(), result.rend(), is_of_module);
+    result.insert(last == result.rend() ? result.end() : last.base(),
+                  {name, {parameter}, is_frozen, is_shared});
   }
   return result;
 }

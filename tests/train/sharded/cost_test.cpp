@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
+#include <new>
+#include <optional>
 
 #include "kolo/arena.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
-#include "train/support/models.hpp"
+#include "train/sharded/adapted.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::sharded {
@@ -32,7 +33,7 @@ torch::nn::Sequential stack() {
 
 struct StackImpl : torch::nn::Module {
   StackImpl() { layers = register_module("layers", stack()); }
-  at::Tensor forward(const at::Tensor& x) { return layers->forward(x); }
+  at::Tensor forward(const at::Tensor& x) { return layers->forward(x.to(parameters()[0].scalar_type())); }
   torch::nn::Sequential layers{nullptr};
 };
 TORCH_MODULE(Stack);
@@ -75,15 +76,37 @@ TEST(ShardedCost, BytesAreThoseOfTheFormulas) {
     });
     EXPECT_NEAR(plain, 2 * all, 0.001 * all);
     for (const Shard shard : {Shard::optimizer_state, Shard::gradients, Shard::parameters}) {
-      const double sent = sent_a_step(ranks, [&](Communicator& communicator) {
-        const auto model = std::make_shared<ShardedDataParallel<StackImpl>>(
-            Stack(), communicator, ShardedDataParallelOptions{.shard = shard});
-        return [model](int steps) { train(*model, model->parameters(), steps); };
-      });
-      // The unit that forward used last is still there when backward begins.
-      const double expected = shard == Shard::parameters ? 3 * all - kUnitBytes * (ranks - 1) : 2 * all;
-      EXPECT_NEAR(sent, expected, 0.001 * all) << ranks << " ranks, shard " << static_cast<int>(shard);
+      for (const std::optional<at::ScalarType> type : {std::optional<at::ScalarType>(), {at::kBFloat16}}) {
+        const double sent = sent_a_step(ranks, [&](Communicator& communicator) {
+          const auto model = std::make_shared<ShardedDataParallel<StackImpl>>(
+              Stack(), communicator, ShardedDataParallelOptions{.shard = shard, .gather_type = type});
+          return [model](int steps) { train(*model, model->parameters(), steps); };
+        });
+        // The unit that forward used last is still there when backward begins.
+        const double gathered = shard == Shard::parameters ? 2 * all - kUnitBytes * (ranks - 1) : all;
+        EXPECT_NEAR(sent, all + gathered / (type ? 2 : 1), 0.001 * all)
+            << ranks << " ranks, shard " << static_cast<int>(shard);
+      }
     }
+  }
+}
+
+TEST(ShardedCost, FrozenParametersAreGatheredAndNotAveraged) {
+  const Adapted net(1, kWidth, kLayers);
+  double all = 0, trained = 0;
+  for (const at::Tensor& parameter : net->parameters()) {
+    all += static_cast<double>(parameter.nbytes());
+    if (parameter.requires_grad()) trained += static_cast<double>(parameter.nbytes());
+  }
+  const double last = (all - kUnitBytes) / kLayers;
+  for (const Shard shard : {Shard::gradients, Shard::parameters}) {
+    const double sent = sent_a_step(2, [&](Communicator& communicator) {
+      const auto model = std::make_shared<ShardedDataParallel<AdaptedImpl>>(
+          Adapted(1, kWidth, kLayers), communicator, ShardedDataParallelOptions{.shard = shard});
+      return [model](int steps) { train(*model, model->parameters(), steps); };
+    });
+    const double expected = shard == Shard::parameters ? 2 * all - last + trained : 2 * trained;
+    EXPECT_NEAR(sent, expected, 0.001 * all) << "shard " << static_cast<int>(shard);
   }
 }
 
@@ -104,6 +127,9 @@ class CountingAllocator final : public c10::Allocator {
   }
 #endif
 
+  c10::DeleterFnPtr raw_deleter() const override {
+    return give_back;
+  }
   void reset_peak() {
     peak_ = now_ + arena();
   }
@@ -117,53 +143,83 @@ class CountingAllocator final : public c10::Allocator {
     std::size_t bytes;
     c10::DataPtr inner;
   };
+  /// Before the memory, as some operations keep only its pointer.
+  static constexpr std::size_t kHeader = 64;
+  static_assert(sizeof(Block) <= kHeader);
+  static void give_back(void* data) {
+    auto* const block = reinterpret_cast<Block*>(static_cast<std::byte*>(data) - kHeader);
+    block->allocator->now_ -= block->bytes;
+    const c10::DataPtr memory = std::move(block->inner);
+    block->~Block();
+  }
   static std::size_t arena() {
     return SharedArena::instance().usage().block_bytes;
   }
   c10::DataPtr count(std::size_t bytes) const {
-    c10::DataPtr inner = inner_.allocate(bytes);
-    void* const data = inner.get();
+    c10::DataPtr inner = inner_.allocate(kHeader + bytes);
+    auto* const start = static_cast<std::byte*>(inner.get());
+    new (start) Block{this, bytes, std::move(inner)};
     const std::size_t all = (now_ += bytes) + arena();
     std::size_t peak = peak_;
     while (all > peak && !peak_.compare_exchange_weak(peak, all)) {
     }
-    return {data, new Block{this, bytes, std::move(inner)},
-            [](void* block) {
-              auto* const own = static_cast<Block*>(block);
-              own->allocator->now_ -= own->bytes;
-              delete own;
-            },
-            c10::kCPU};
+    return {start + kHeader, start + kHeader, give_back, c10::kCPU};
   }
 
   c10::Allocator& inner_;
   mutable std::atomic<std::size_t> now_ = 0, peak_ = 0;
 };
 
-TEST(ShardedCost, MemoryIsThatOfTheFormulas) {
-  constexpr int kRanks = 4;
-  const double p = kParameters;
-  const std::map<Shard, double> expected = {{Shard::optimizer_state, 8 * p + 8 * p / kRanks},
-                                            {Shard::gradients, 4 * p + 12 * p / kRanks},
-                                            {Shard::parameters, 16 * p / kRanks + 2 * kUnitBytes}};
+constexpr int kRanks = 4;
+
+/// Bytes of a rank at the peak of a step.
+template <typename Make>
+double peak_of_training(const Make& make, const ShardedDataParallelOptions& options) {
   static CountingAllocator allocator(*c10::GetCPUAllocator());
   c10::SetCPUAllocator(&allocator, 1);
-  for (const auto& [shard, bytes] : expected) {
-    run_all(kRanks, [&, shard = shard](Communicator& communicator) {
-      at::set_num_threads(1);
-      ShardedDataParallel model(Stack(), communicator, {.shard = shard});
-      train(model, model.parameters(), 1);
-      communicator.barrier();
-      if (communicator.rank() == 0) allocator.reset_peak();
-      communicator.barrier();
-      train(model, model.parameters(), 3);
-      communicator.barrier();
-    });
-    const double found = allocator.peak() / kRanks;
-    EXPECT_GT(found, 0.9 * bytes) << "shard " << static_cast<int>(shard);
-    EXPECT_LT(found, 1.1 * bytes) << "shard " << static_cast<int>(shard);
-  }
+  run_all(kRanks, [&](Communicator& communicator) {
+    at::set_num_threads(1);
+    ShardedDataParallel model(make(), communicator, options);
+    train(model, model.parameters(), 1);
+    communicator.barrier();
+    if (communicator.rank() == 0) allocator.reset_peak();
+    communicator.barrier();
+    train(model, model.parameters(), 3);
+    communicator.barrier();
+  });
   c10::SetCPUAllocator(c10::GetDefaultCPUAllocator(), 1);
+  return allocator.peak() / kRanks;
+}
+
+TEST(ShardedCost, MemoryIsThatOfTheFormulas) {
+  struct Row {
+    Shard shard;
+    double bytes, with_gather_type;
+  };
+  const double p = kParameters;
+  for (const auto& [shard, bytes, in_16_bits] :
+       {Row{Shard::optimizer_state, 8 * p + 8 * p / kRanks, 6 * p + 12 * p / kRanks},
+        Row{Shard::gradients, 4 * p + 12 * p / kRanks, 2 * p + 16 * p / kRanks},
+        Row{Shard::parameters, 16 * p / kRanks + 2 * kUnitBytes, 16 * p / kRanks + kUnitBytes}}) {
+    for (const bool is_cast : {false, true}) {
+      ShardedDataParallelOptions options{.shard = shard};
+      if (is_cast) options.gather_type = at::kBFloat16;
+      const double expected = is_cast ? in_16_bits : bytes;
+      const double found = peak_of_training([] { return Stack(); }, options);
+      EXPECT_GT(found, 0.9 * expected) << "shard " << static_cast<int>(shard) << ", cast " << is_cast;
+      EXPECT_LT(found, 1.1 * expected) << "shard " << static_cast<int>(shard) << ", cast " << is_cast;
+    }
+  }
+}
+
+TEST(ShardedCost, FrozenParametersTakeMemoryAsShards) {
+  constexpr std::int64_t kRank = 2;
+  const double frozen = kUnitBytes * (kLayers + 1);
+  const double trained = 4.0 * 2 * kRank * kWidth * kLayers;
+  const double found = peak_of_training([&] { return Adapted(1, kWidth, kLayers, kRank); }, {});
+  const double expected = (frozen + 4 * trained) / kRanks + 2 * kUnitBytes;
+  EXPECT_GT(found, 0.9 * expected);
+  EXPECT_LT(found, 1.1 * expected);
 }
 
 }  // namespace

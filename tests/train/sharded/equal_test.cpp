@@ -18,7 +18,6 @@ namespace kolo::test::sharded {
 namespace {
 
 constexpr int kSteps = 20;
-constexpr Shard kShards[] = {Shard::optimizer_state, Shard::gradients, Shard::parameters};
 
 using Parameters = std::vector<at::Tensor>;
 using Optimizer = std::unique_ptr<torch::optim::Optimizer>;

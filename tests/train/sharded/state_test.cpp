@@ -23,7 +23,6 @@
 namespace kolo::test::sharded::state {
 namespace {
 
-constexpr Shard kShards[] = {Shard::optimizer_state, Shard::gradients, Shard::parameters};
 using Sharded = ShardedDataParallel<TowerImpl>;
 
 at::Tensor input(int seed) {

@@ -13,9 +13,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "kolo/train/sharded_data_parallel.hpp"
 #include "train/support/models.hpp"
 
 namespace kolo::test::sharded {
+
+inline constexpr Shard kShards[] = {Shard::optimizer_state, Shard::gradients, Shard::parameters};
 
 /// The operation takes a weight of another unit and a bias of its own.
 struct TiedImpl : torch::nn::Module {

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,8 @@ namespace kolo {
 ///     gradients         4P + 12P/N          1.0
 ///     parameters        16P/N + two units   1.5, less the gather that the last unit of forward saves
 ///
-/// While backward runs, gradients of up to three units come on top of the last two.
+/// While backward runs, gradients of up to three units come on top of the last two. Frozen parameters, F of
+/// them, take 4F bytes, with `parameters` 4F/N: no gradients, no state, and no step gathers them anew.
 enum class Shard {
   optimizer_state,  ///< the state of the optimizer (stage 1)
   gradients,        ///< gradients too (stage 2)
@@ -46,6 +48,12 @@ struct ShardedDataParallelOptions {
   /// Empty: the model's children; in place of a Sequential or ModuleList, its children. The model's other
   /// parameters, and those that several units use, are there from their first use to the end of backward().
   std::vector<std::string> units = {};
+  /// With BFloat16 (or Half) the module's parameters are of that type, and are gathered with half the bytes;
+  /// shards, averages of gradients and the optimizer stay float32 (P. Micikevicius et al.: "Mixed Precision
+  /// Training", ICLR 2018, section 3.1). Trained parameters are float32 or of that type; frozen ones of
+  /// float32 are rounded to it. Inputs of operations must have that type too, or be in an Autocast. A rank
+  /// then holds 6P + 12P/N, 2P + 16P/N, or 16P/N + two units of half the size.
+  std::optional<at::ScalarType> gather_type = {};
   /// Copy rank 0's buffers (of batch normalization, say) to all ranks at the end of each backward().
   bool broadcast_buffers = true;
   /// The ranks that have one copy of the model between them, where that is more than the communicator of the
@@ -62,7 +70,8 @@ class ShardedDataParallelBase {
     /// Collective: gathers all parameters.
     explicit Whole(ShardedDataParallelBase& parallel);
     /// Takes over what has been written to the parameters; must then be the same on all ranks. An error (a
-    /// parameter of another type, say) comes with the next forward().
+    /// parameter of another type, say) comes with the next forward(). With `gather_type` a shard's element
+    /// that was not written keeps its float32.
     ~Whole();
     Whole(const Whole&) = delete;
     Whole& operator=(const Whole&) = delete;
@@ -83,9 +92,9 @@ class ShardedDataParallelBase {
 
   /// Collective. Takes communicators of its own by Communicator::split(). Throws, on all ranks,
   /// MismatchError that names the rank and the first difference when models or options are not alike;
-  /// InvalidArgumentError that names the rank when
-  /// there is nothing to train, a parameter is not a dense CPU tensor or has sparse gradients, `units` names
-  /// no submodule or one within another, or another object averages the gradient of a parameter.
+  /// InvalidArgumentError that names the rank when there is nothing to train, a parameter is not a dense CPU
+  /// tensor or has sparse gradients, `units` names no submodule or one within another, another object
+  /// averages the gradient of a parameter, or `gather_type` does not fit.
   ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                           ShardedDataParallelOptions options);
   /// With Shard::parameters the model's parameters are NaN from then on, unless a Whole lives.
@@ -143,10 +152,11 @@ class ShardedDataParallelBase {
 /// Several backward() calls in a row add up their averages in the shards' gradients, until zero_grad(). A
 /// parameter without a gradient counts as zero, unless no rank has one: then its shards have none. Memory
 /// read or written through a pointer (data_ptr(), torch::save(), torch::load()) wants a Whole; Checkpoint and
-/// broadcast() take one themselves. A parameter that was replaced or written to without is an error of the
-/// next forward(). All ranks must run the same model in the same order; forward() is collective, in
-/// evaluation too. When a rank or the network fails, forward() or backward() throws kolo's error, and so does
-/// each later call. Not thread-safe.
+/// broadcast() take one themselves. A parameter that was replaced or written to without, or was frozen when
+/// this object was made and wants a gradient now, is an error of the next forward(). One that is frozen later
+/// counts as one without a gradient. All ranks must run the same model in the same order; forward() is
+/// collective, in evaluation too. When a rank or the network fails, forward() or backward() throws kolo's
+/// error, and so does each later call. Not thread-safe.
 template <std::derived_from<torch::nn::Module> Model>
 class ShardedDataParallel : public ShardedDataParallelBase {
  public:
