@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/slice.hpp"
 #include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
@@ -36,9 +37,14 @@ BorderShape BorderShape::of(const at::Tensor& output) {
 BorderExchange::BorderExchange(const Communicator& communicator, MessagePlan plan)
     : communicator_(communicator), plan_(std::move(plan)), next_(plan_.incoming.size()) {}
 
-void BorderExchange::begin(bool is_alike) {
+void BorderExchange::begin(bool is_alike, std::int64_t samples) {
   if (!is_alike) shapes_.clear();
+  samples_ = samples;
   std::ranges::fill(next_, 0);
+}
+
+std::int64_t BorderExchange::length_of(int micro_batch) const {
+  return slice_of(samples_, micro_batch, plan_.shape.micro_batches).length;
 }
 
 void BorderExchange::post(std::size_t action) {
@@ -52,11 +58,15 @@ void BorderExchange::post(std::size_t action) {
 bool BorderExchange::post_next(int peer, bool waits) {
   const auto at = static_cast<std::size_t>(peer);
   const BorderMessage& message = plan_.incoming[at].at(next_[at]);
-  auto shape = shapes_.find(message.border);
+  if (!has_samples(message.micro_batch)) {
+    ++next_[at];
+    return true;
+  }
+  auto shape = shapes_.find(border_of(message));
   if (shape == shapes_.end()) {
     // The shape of a gradient is that of this rank's own output, which the peer has had when it sends one.
     if (!waits || !message.is_output) return false;
-    shape = shapes_.emplace(message.border, receive_shape(message.border)).first;
+    shape = shapes_.emplace(border_of(message), receive_shape(message.border)).first;
   }
   ++next_[at];
   if (!message.is_output && !shape->second.has_gradient) return true;
@@ -85,7 +95,7 @@ void BorderExchange::send_output(const Action& action, const at::Tensor& output)
   const auto message = plan_.sent_by(action);
   if (!message) return;
   const BorderShape shape = BorderShape::of(output);
-  const auto [known, is_new] = shapes_.emplace(message->border, shape);
+  const auto [known, is_new] = shapes_.emplace(border_of(*message), shape);
   if (is_new) {
     send_shape(message->border, shape);
   } else if (known->second != shape) {
@@ -100,12 +110,12 @@ void BorderExchange::send_output(const Action& action, const at::Tensor& output)
 void BorderExchange::send_gradient(const Action& action, const at::Tensor& gradient) {
   const auto message = plan_.sent_by(action);
   if (!message || !has_gradient(message->border)) return;
-  const BorderShape& shape = shapes_.at(message->border);
+  const BorderShape& shape = shapes_.at(border_of(*message));
   send(*message, gradient.defined() ? gradient : at::zeros(shape.sizes, shape.type));
 }
 
 bool BorderExchange::has_gradient(int border) const {
-  const auto found = shapes_.find(border);
+  const auto found = shapes_.find({border, length_of(0)});
   return found != shapes_.end() && found->second.has_gradient;
 }
 

@@ -36,9 +36,11 @@ class BorderExchange {
 
   const MessagePlan& plan() const noexcept { return plan_; }
 
-  /// Before a step. `is_alike`, the same on all ranks: shapes are those of the last step. If not, each
-  /// border's first output brings its shape along.
-  void begin(bool is_alike);
+  /// Before a step. All arguments are the same on all ranks. `is_alike`: shapes are those of the last step.
+  /// If not, the first output of each border and length of a micro-batch brings its shape along.
+  void begin(bool is_alike, std::int64_t samples);
+  /// Whether the batch has samples in this micro-batch.
+  bool has_samples(int micro_batch) const { return length_of(micro_batch) > 0; }
   /// Posts the receives that the plan has for an action, as far as their shapes are known.
   void post(std::size_t action);
   /// Waits for what an action needs; undefined where it needs nothing, or a gradient that does not exist.
@@ -48,7 +50,7 @@ class BorderExchange {
   void send_output(const Action& action, const at::Tensor& output);
   /// An undefined gradient is zero. Sends nothing where the border has none.
   void send_gradient(const Action& action, const at::Tensor& gradient);
-  /// Whether gradients come back to the input of this stage.
+  /// Whether gradients come back over a border, where all micro-batches are alike.
   bool has_gradient(int border) const;
   /// Waits until all messages have left.
   void finish();
@@ -56,6 +58,12 @@ class BorderExchange {
   void settle() noexcept;
 
  private:
+  using Border = std::pair<int, std::int64_t>;  ///< with the length of a micro-batch
+
+  std::int64_t length_of(int micro_batch) const;
+  Border border_of(const BorderMessage& message) const {
+    return {message.border, length_of(message.micro_batch)};
+  }
   /// Posts the next receive from a peer. If the shape is not known: waits for it, or posts nothing and
   /// returns false.
   bool post_next(int peer, bool waits);
@@ -65,8 +73,9 @@ class BorderExchange {
 
   Communicator communicator_;
   MessagePlan plan_;
-  std::map<int, BorderShape> shapes_;  ///< by border, as far as this rank knows them
-  std::vector<std::size_t> next_;      ///< of each peer's incoming messages: the first that is not posted
+  std::int64_t samples_ = 0;
+  std::map<Border, BorderShape> shapes_;  ///< as far as this rank knows them
+  std::vector<std::size_t> next_;         ///< of each peer's incoming messages: the first that is not posted
   std::map<BorderMessage, TensorWork> received_;
   std::vector<TensorWork> sent_;  ///< shapes too
 };

@@ -9,6 +9,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/recompute.hpp"
+#include "kolo/train/slice.hpp"
 #include "libtorch/autocast_state.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
@@ -19,6 +20,7 @@ namespace {
 /// What a rank says before a call, in one number: which call it makes, and how.
 constexpr std::uint64_t kHasProblem = 2;
 constexpr std::uint64_t kIsChanged = 4;
+constexpr int kSamplesShift = 3;  ///< the first rank: how many samples there are
 
 /// An error that all ranks have, and that ends nothing.
 struct Refused {
@@ -118,6 +120,7 @@ void PipelineStep::run_actions(Pass& pass, BorderExchange& exchange) {
   for (std::size_t i = 0; i < actions.size(); ++i) {
     // The first stage computes its first output while ranks agree.
     if (i > 0 || !is_first() || !problem_.empty()) agree(pass, exchange);
+    if (pass.is_agreed && !exchange.has_samples(actions[i].micro_batch)) continue;
     if (pass.is_agreed) exchange.post(i);
     if (actions[i].is_forward) {
       forward_one(pass, exchange, i);
@@ -177,15 +180,17 @@ void PipelineStep::backward_one(BorderExchange& exchange, std::size_t index) {
 }
 
 at::Tensor PipelineStep::micro_batch_of(const at::Tensor& batch, int index) const {
-  const std::int64_t part = batch.size(0) / shape_.micro_batches;
-  return batch.narrow(0, index * part, part);
+  const Slice part = slice_of(batch.size(0), index, shape_.micro_batches);
+  return batch.narrow(0, part.begin, part.length);
 }
 
 std::string PipelineStep::problem_in(const Pass& pass) const {
   const auto problem_of_tensor = [&](const at::Tensor& tensor, const char* name) -> std::string {
     if (!tensor.defined() || tensor.dim() == 0)
       return "the stage needs the " + std::string(name) + " of the batch, and has none";
-    if (tensor.size(0) > 0 && tensor.size(0) % shape_.micro_batches == 0) return {};
+    const bool is_evaluation = pass.kind == Kind::forward;
+    if (tensor.size(0) > 0 && (is_evaluation || tensor.size(0) % shape_.micro_batches == 0)) return {};
+    if (is_evaluation) return "there are no samples to evaluate";
     return "the " + std::string(name) + " of " + std::to_string(tensor.size(0)) +
            " samples cannot be cut into " + std::to_string(shape_.micro_batches) + " equal micro-batches";
   };
@@ -199,7 +204,9 @@ std::string PipelineStep::problem_in(const Pass& pass) const {
 void PipelineStep::start_agreement(const Pass& pass) {
   problem_ = problem_in(pass);
   std::vector<std::int64_t> likeness;
+  own_word_ = static_cast<std::uint64_t>(pass.kind);
   if (is_first() && problem_.empty()) {
+    own_word_ |= static_cast<std::uint64_t>(pass.input.size(0)) << kSamplesShift;
     likeness = pass.input.sizes().vec();
     likeness.push_back(static_cast<std::int64_t>(pass.input.scalar_type()));
   }
@@ -212,8 +219,7 @@ void PipelineStep::start_agreement(const Pass& pass) {
   const AutocastState autocast = AutocastState::current();
   likeness.push_back(autocast.is_enabled ? static_cast<std::int64_t>(autocast.dtype) : -1);
   auto& before = likeness_[pass.kind];
-  own_word_ = static_cast<std::uint64_t>(pass.kind) + (problem_.empty() ? 0 : kHasProblem) +
-              (before == likeness ? 0 : kIsChanged);
+  own_word_ |= (problem_.empty() ? 0 : kHasProblem) | (before == likeness ? 0 : kIsChanged);
   before = std::move(likeness);
   agreement_ = communicator_.all_gather_async(ConstBuffer(&own_word_, 1, DType::uint64), Buffer(words_));
 }
@@ -244,7 +250,7 @@ void PipelineStep::agree(Pass& pass, BorderExchange& exchange) {
     refuse(InvalidArgumentError("rank " + std::to_string(complaint->rank) + ": " + complaint->text,
                                 {.peer = complaint->rank}));
   }
-  exchange.begin(!is_changed);
+  exchange.begin(!is_changed, static_cast<std::int64_t>(words_[0] >> kSamplesShift));
 }
 
 void PipelineStep::fail(BorderExchange& exchange) {

@@ -74,13 +74,8 @@ double accuracy_of(kolo::PipelineParallel& net, const Dataset& test, const Optio
   std::int64_t right = 0;
   for (std::int64_t begin = 0; begin < test.size(); begin += options.batch) {
     const Dataset part = test.slice(begin, std::min(test.size(), begin + options.batch));
-    // Filled up to equal micro-batches with images that do not count.
-    const std::int64_t missing =
-        (options.micro_batches - part.size() % options.micro_batches) % options.micro_batches;
-    const at::Tensor images = at::cat({part.images, test.images.slice(0, 0, missing)});
-    const at::Tensor scores = net.forward(rows(images));
-    if (!scores.defined()) continue;
-    right += scores.slice(0, 0, part.size()).argmax(1).eq(part.labels).sum().item<std::int64_t>();
+    const at::Tensor scores = net.forward(rows(part.images));
+    if (scores.defined()) right += scores.argmax(1).eq(part.labels).sum().item<std::int64_t>();
   }
   for (const kolo::PipelineStage& stage : net.stages()) stage.module->train();
   return 100 * static_cast<double>(right) / static_cast<double>(test.size());

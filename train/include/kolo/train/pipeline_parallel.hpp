@@ -170,8 +170,9 @@ class PipelineParallel {
   std::optional<double> step(const at::Tensor& input, const at::Tensor& target);
   /// Collective: the loss of the last step on all ranks; with `data` the mean over the pipelines.
   double mean_loss();
-  /// Collective: forward only, without a graph, with micro-batches as in step(). Returns the output on the
-  /// last rank, and an undefined tensor on others. Evaluation mode is the caller's: see stages().
+  /// Collective: forward only, without a graph, of one sample or more, in as many micro-batches as step() has
+  /// or, of fewer samples, in micro-batches of one; their lengths differ by one at most. Returns the output
+  /// on the last rank, and an undefined tensor on others. Evaluation mode is the caller's: see stages().
   at::Tensor forward(const at::Tensor& input);
 
   /// The parameters of this rank's stages, each once, for the optimizer. Those of a PipelineModel keep the
