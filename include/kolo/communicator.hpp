@@ -143,6 +143,9 @@ class Communicator {
   /// Where ranks of other hosts find this one, and why there, for messages: "10.0.0.1:4000: eth0, which leads
   /// to the store at a". Empty if no link goes through tcp.
   std::string network() const;
+  /// Where calls are recorded, for spans of the program's own: Options::timeline, else what KOLO_TIMELINE has
+  /// brought about; null if there is neither. split() keeps it.
+  const std::shared_ptr<Timeline>& timeline() const;
   /// What went over this rank's links so far.
   Counters counters() const;
   /// The longest time without any progress in an operation (Options::timeout or KOLO_TIMEOUT).

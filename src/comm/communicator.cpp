@@ -116,6 +116,9 @@ int Communicator::rank() const {
 int Communicator::size() const {
   return known().size;
 }
+const std::shared_ptr<Timeline>& Communicator::timeline() const {
+  return known().engine->options().timeline;
+}
 Counters Communicator::counters() const {
   comm::refuse_inside_reduction("counters");
   return state().engine->counters();

@@ -100,15 +100,13 @@ std::string name_of_group(const std::string& job) {
 /// Records the timeline and counts for metrics, if they are asked for. `hosts`: as EngineOptions::hosts.
 std::vector<std::unique_ptr<observe::Observer>> make_observers(
     int rank, const std::string& host, const std::vector<std::string>& hosts,
-    const std::vector<std::unique_ptr<transport::Endpoint>>& endpoints, const Terms& terms) {
+    const std::vector<std::unique_ptr<transport::Endpoint>>& endpoints, const Terms& terms,
+    const std::shared_ptr<Timeline>& timeline) {
   std::vector<std::unique_ptr<observe::Observer>> observers;
   const std::string group = name_of_group(terms.job);
-  std::shared_ptr<Timeline> timeline = terms.options.timeline;
-  const std::string& folder = config().timeline;
-  if (!timeline && !folder.empty()) timeline = std::make_shared<Timeline>();
   if (timeline) {
     observers.push_back(std::make_unique<observe::TimelineRecorder>(
-        std::move(timeline), observe::TimelineFile{folder, rank, host, group}));
+        timeline, observe::TimelineFile{config().timeline, rank, host, group}));
   }
   if (auto page = serve_metrics()) {
     observe::RankMetrics described;
@@ -290,8 +288,11 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   wireup.cores = fewest_cores(all);
   for (const int host : wireup.hosts)
     engine_options.hosts.push_back(wireup.host_names[static_cast<std::size_t>(host)]);
+  engine_options.timeline = terms.options.timeline;
+  if (!engine_options.timeline && !config().timeline.empty())
+    engine_options.timeline = std::make_shared<Timeline>();
   engine_options.observers = make_observers(rank, all[static_cast<std::size_t>(rank)].host_name,
-                                            engine_options.hosts, endpoints, terms);
+                                            engine_options.hosts, endpoints, terms, engine_options.timeline);
   wireup.engine =
       engine::Engine::make(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
   return wireup;

@@ -24,6 +24,7 @@
 #include "engine/recovery.hpp"
 #include "engine/schedule_executor.hpp"
 #include "engine/shared_memory_executor.hpp"
+#include "kolo/timeline.hpp"
 #include "observe/observer.hpp"
 
 namespace kolo::engine {
@@ -35,7 +36,8 @@ struct EngineOptions {
   std::string (*describe)(const transport::Signature&) = nullptr;  ///< a call in words
   std::vector<std::string> hosts;  ///< host name of each rank, for messages; empty: all on one
   std::vector<std::unique_ptr<observe::Observer>> observers = {};
-  std::string network = {};  ///< Communicator::network()
+  std::string network = {};                 ///< Communicator::network()
+  std::shared_ptr<Timeline> timeline = {};  ///< Communicator::timeline()
 };
 
 /// Its Driver decides which thread makes progress on the operations, answers pings and notices lost peers.

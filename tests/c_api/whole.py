@@ -11,7 +11,7 @@ from pathlib import Path
 # its language). All others are functions of that name, with the prefix of their class.
 CLASSES = {
     "communicator.hpp:Communicator": ("", {
-        "valid": "", "counters": "get_counters", "estimate": "get_estimate", "operator": "is_same"}),
+        "valid": "", "timeline": "", "counters": "get_counters", "estimate": "get_estimate", "operator": "is_same"}),
     "work.hpp:Work": ("", {"valid": "", "done": "is_done", "error": "wait_for"}),
     "store.hpp:Store": ("store_", {"host": ""}),
     "store.hpp:TcpStoreServer": ("store_server_", {}),

@@ -203,6 +203,7 @@ DistributedDataParallelBase::DistributedDataParallelBase(std::shared_ptr<torch::
                                                          Communicator communicator,
                                                          DistributedDataParallelOptions options) {
   if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
+  if (!options.timeline) options.timeline = communicator.timeline();
   state_ = std::make_unique<State>(std::move(module), std::move(communicator), options);
 }
 

@@ -2,6 +2,7 @@
 
 #include "kolo/error.hpp"
 #include "local/plan.hpp"
+#include "ranks/span.hpp"
 
 namespace kolo {
 
@@ -11,6 +12,7 @@ struct AveragedModel::State {
                                     [](const train::Model&) {})),
         tensors(train::averaged_of(model)),
         own(flats_by_type(tensors)) {
+    const train::Span span(communicator, "average of models");
     const std::vector<FlatTensors> averages = flats_by_type(tensors);
     train::pack(model, tensors, own, communicator);
     train::pack(model, tensors, averages, communicator);

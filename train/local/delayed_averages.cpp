@@ -5,11 +5,13 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "kolo/error.hpp"
 #include "local/plan.hpp"
+#include "ranks/span.hpp"
 
 namespace kolo {
 namespace {
@@ -60,7 +62,10 @@ struct DelayedAverages::State {
     if (!is_pending) return false;
     is_pending = false;
     const auto begin = Clock::now();
+    std::optional<train::Span> span(std::in_place, own, "wait for averages");
     const auto took = wait_all(works);
+    span.reset();
+    if (own.timeline()) own.timeline()->span("averages", "buckets", started, started + took);
     const auto waited = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
     total.exposed += waited;
     total.hidden += took > waited ? took - waited : std::chrono::nanoseconds(0);
@@ -78,6 +83,7 @@ struct DelayedAverages::State {
   std::vector<TensorWork> works;  ///< on flats[current]
   std::size_t current = 0;        ///< of `flats`: the averages under way, or those that arrived last
   bool is_pending = false;
+  Clock::time_point started;  ///< of the averages under way
   std::uint64_t skipped = 0;
   CommunicationStatistics total;
 };
@@ -95,6 +101,7 @@ bool DelayedAverages::step() {
   const std::size_t next = 1 - state.current;
   train::pack(state.model, state.gradients(), state.flats[next], state.own, "the gradient of ");
   const bool have_arrived = state.arrive();
+  state.started = Clock::now();
   state.works = train::start_averages(state.flats[next], state.own);
   if (have_arrived) state.make_gradients();
   state.current = next;

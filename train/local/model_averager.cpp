@@ -12,6 +12,7 @@
 #include "local/outer_optimizer.hpp"
 #include "local/plan.hpp"
 #include "ranks/agreement.hpp"
+#include "ranks/span.hpp"
 
 namespace kolo {
 namespace {
@@ -56,6 +57,7 @@ struct ModelAverager::State {
   }
 
   void average() {
+    const train::Span span(own, "average of models");
     train::pack(model, model.parameters, parameters, own);
     train::pack(model, model.buffers, buffers, own);
     const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients

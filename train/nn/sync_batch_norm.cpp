@@ -14,6 +14,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
+#include "ranks/span.hpp"
 
 namespace kolo {
 namespace {
@@ -60,6 +61,7 @@ void merge(Moments& into, const Moments& other) {
 
 /// Collective: of all ranks' values, with the same bits on all ranks.
 Moments global_moments(const at::Tensor& input, Communicator& communicator) {
+  const train::Span span(communicator, "batch statistics");
   const Moments mine = local_moments(input);
   const std::int64_t features = input.size(1), ranks = communicator.size();
   const at::Tensor packed = at::cat({at::full({1}, mine.count, at::kDouble), mine.mean, mine.squares});
@@ -123,6 +125,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
     // This rank's gradients are multiplied by `share` later on, so only its part of the sums is already now.
     const double share = kept.loss_factor ? kept.loss_factor() : 1;
     const at::Tensor sums = at::cat({sum, weighted}).to(at::kDouble).mul_(share);
+    const train::Span span(kept.communicator, "gradients of batch statistics");
     all_reduce_async(sums, kept.communicator, ReduceOp::sum, {.waits_at_once = true}).wait();
     const std::int64_t features = input.size(1);
     if (share != 0) sums.div_(kept.count * share);  // with 0, what is given below does not count

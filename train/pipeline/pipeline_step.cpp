@@ -13,6 +13,7 @@
 #include "libtorch/autocast_state.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
+#include "ranks/span.hpp"
 
 namespace kolo::train {
 namespace {
@@ -69,8 +70,14 @@ std::optional<double> PipelineStep::step(const at::Tensor& input, const at::Tens
   last_.total = Clock::now() - begin;
   try {
     // Averages first: with the same bits in all pipelines, their sums are the same too.
-    if (averages_ != nullptr) averages_->average();
-    if (tied_ != nullptr) tied_->finish();
+    if (averages_ != nullptr) {
+      const Span span(communicator_, "averages over pipelines");
+      averages_->average();
+    }
+    if (tied_ != nullptr) {
+      const Span span(communicator_, "tied gradients");
+      tied_->finish();
+    }
   } catch (...) {
     fail(training_);
   }
@@ -138,9 +145,11 @@ void PipelineStep::forward_one(Pass& pass, BorderExchange& exchange, std::size_t
   if (stage == 0) {
     held.input = micro_batch_of(pass.input, action.micro_batch);
   } else {
+    const Span span(communicator_, "wait for output", action.micro_batch);
     held.input = exchange.receive_for(index);
     if (has_graph && exchange.has_gradient(stage - 1)) held.input.set_requires_grad(true);
   }
+  std::optional<Span> span(std::in_place, communicator_, "forward", action.micro_batch);
   const auto begin = Clock::now();
   const auto& compute = stages_[static_cast<std::size_t>(action.chunk)].forward;
   held.output = recompute_ && has_graph ? kolo::recompute(compute, held.input) : compute(held.input);
@@ -155,6 +164,7 @@ void PipelineStep::forward_one(Pass& pass, BorderExchange& exchange, std::size_t
     }
   }
   last_.computing += Clock::now() - begin;
+  span.reset();
   agree(pass, exchange);
   exchange.send_output(action, held.output);
   if (!has_graph) return;
@@ -166,7 +176,9 @@ void PipelineStep::backward_one(BorderExchange& exchange, std::size_t index) {
   const Action action = exchange.plan().actions[index];
   const auto found = held_.find({action.chunk, action.micro_batch});
   Held& held = found->second;
+  std::optional<Span> span(std::in_place, communicator_, "wait for gradient", action.micro_batch);
   at::Tensor gradient = exchange.receive_for(index);
+  span.emplace(communicator_, "backward", action.micro_batch);
   const auto begin = Clock::now();
   if (held.output.requires_grad()) {
     const WithoutAutocast without_autocast;
@@ -175,6 +187,7 @@ void PipelineStep::backward_one(BorderExchange& exchange, std::size_t index) {
     torch::autograd::backward({held.output}, {gradient});
   }
   last_.computing += Clock::now() - begin;
+  span.reset();
   if (held.input.is_leaf()) exchange.send_gradient(action, held.input.grad());
   held_.erase(found);
 }

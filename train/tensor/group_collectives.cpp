@@ -9,6 +9,7 @@
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/random_state.hpp"
+#include "ranks/span.hpp"
 
 namespace kolo::train {
 namespace {
@@ -76,6 +77,7 @@ std::size_t own(const Communicator& communicator) {
 }  // namespace
 
 at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator, ReduceOp operation) {
+  const Span span(communicator, "sum over group");
   const at::Tensor in = tensor.contiguous();
   const at::Tensor out = at::empty_like(in);
   all_reduce_async(in, out, communicator, operation, {.wire = kAsItIs, .waits_at_once = true}).wait();
@@ -84,6 +86,7 @@ at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator,
 
 at::Tensor gather_of_group(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths,
                            Communicator& communicator) {
+  const Span span(communicator, "gather over group");
   dimension = at::maybe_wrap_dim(dimension, tensor.dim());
   require_length(tensor, dimension, lengths[own(communicator)]);
   const std::int64_t each = product_of(with_length(tensor, dimension, 1));
@@ -98,6 +101,7 @@ at::Tensor gather_of_group(const at::Tensor& tensor, std::int64_t dimension, con
 
 at::Tensor scattered_sum_of_group(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths,
                                   Communicator& communicator) {
+  const Span span(communicator, "scatter over group");
   dimension = at::maybe_wrap_dim(dimension, tensor.dim());
   require_length(tensor, dimension, sum_of(lengths));
   const std::int64_t each = product_of(with_length(tensor, dimension, 1));
@@ -109,6 +113,7 @@ at::Tensor scattered_sum_of_group(const at::Tensor& tensor, std::int64_t dimensi
 
 at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const Lengths& split_lengths,
                              std::int64_t joined, const Lengths& joined_lengths, Communicator& communicator) {
+  const Span span(communicator, "exchange over group");
   split = at::maybe_wrap_dim(split, tensor.dim());
   joined = at::maybe_wrap_dim(joined, tensor.dim());
   require_length(tensor, split, sum_of(split_lengths));

@@ -12,6 +12,7 @@
 #include "kolo/train/group_functions.hpp"
 #include "kolo/train/slice.hpp"
 #include "kolo/train/tensor.hpp"
+#include "ranks/span.hpp"
 #include "tensor/attention.hpp"
 #include "tensor/communicate.hpp"
 
@@ -97,7 +98,7 @@ at::Tensor for_sums(const at::Tensor& tensor) {
 class RingShift {
  public:
   RingShift(Communicator& group, const at::Tensor& sent, const at::Tensor& received, int tag)
-      : received_(received) {
+      : group_(group), received_(received) {
     const int size = group.size(), next = (group.rank() + 1) % size,
               before = (group.rank() + size - 1) % size;
     if (received.numel() > 0) receive_ = recv_async(received, before, group, tag);
@@ -105,12 +106,14 @@ class RingShift {
   }
   /// What has come.
   at::Tensor wait() {
+    const train::Span span(group_, "wait for ring");
     receive_.wait();
     send_.wait();
     return received_;
   }
 
  private:
+  Communicator group_;
   at::Tensor received_;
   TensorWork receive_, send_;
 };

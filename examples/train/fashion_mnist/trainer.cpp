@@ -47,11 +47,9 @@ constexpr std::int64_t kFirstTimelineStep = 20;
 constexpr std::int64_t kEvaluationBatch = 500;
 
 /// Fully connected layers, most of the bytes, are ready first: they travel while the convolutions compute.
-kolo::DistributedDataParallelOptions parallel_options(const Options& options, std::uint64_t averaged_steps,
-                                                      std::shared_ptr<kolo::Timeline> timeline) {
+kolo::DistributedDataParallelOptions parallel_options(const Options& options, std::uint64_t averaged_steps) {
   kolo::DistributedDataParallelOptions parallel;
   parallel.first_bucket_bytes = 128u << 10;
-  parallel.timeline = std::move(timeline);
   if (!options.hook.empty()) parallel.hook = kolo::make_gradient_hook(options.hook);
   kolo::Wire wire{};
   if (kolo::parse_wire(options.wire, wire)) parallel.wire = wire;
@@ -124,7 +122,7 @@ class Training {
                           images_.feed->set_batch(batch / communicator.size());
                           return images_.feed->steps_per_epoch();
                         })),
-        model_(Net(), communicator, parallel_options(options, averaged_steps(), timeline_)),
+        model_(Net(), communicator, parallel_options(options, averaged_steps())),
         optimizer_(make_optimizer(options, model_)),
         synchronization_(options, averaged_steps(), model_, model_.model(), communicator),
         line_(communicator.rank() == 0 ? options.progress : "none") {

@@ -4,9 +4,7 @@
 
 namespace language_model {
 
-ParallelModel::ParallelModel(const Options& options, kolo::Communicator& communicator,
-                             std::shared_ptr<kolo::Timeline> timeline)
-    : options_(options) {
+ParallelModel::ParallelModel(const Options& options, kolo::Communicator& communicator) : options_(options) {
   const Transformer model(options.shape);
   if (options.shard != "none") {
     sharded_ = std::make_unique<kolo::ShardedDataParallel<TransformerImpl>>(
@@ -16,7 +14,6 @@ ParallelModel::ParallelModel(const Options& options, kolo::Communicator& communi
   kolo::DistributedDataParallelOptions parallel;
   parallel.first_bucket_bytes = 128u << 10;
   parallel.bucket_bytes = 1u << 20;
-  parallel.timeline = std::move(timeline);
   plain_ = std::make_unique<kolo::DistributedDataParallel<TransformerImpl>>(model, communicator, parallel);
 }
 

@@ -77,7 +77,7 @@ class Training {
         training_(corpus_.training, options.shape.context),
         held_out_(corpus_.held_out, options.shape.context),
         in_bfloat16_(is_in_bfloat16(options, communicator)),
-        model_(options, communicator, timeline_),
+        model_(options, communicator),
         optimizer_(model_.groups()),
         rate_(
             kolo::TrainingSchedule::cosine(options.learning_rate, {.total = kParts, .warm_up = kParts / 50})),

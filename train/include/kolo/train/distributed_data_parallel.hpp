@@ -129,7 +129,7 @@ struct DistributedDataParallelOptions {
   /// rebuild_buckets does nothing; excludes `hook`, find_unused_parameters, static_graph, and tables with
   /// sparse gradients.
   OptimizerFactory overlap_forward = {};
-  /// Where "wait" and "bucket" spans are recorded; may be null.
+  /// Where "wait" and "bucket" spans are recorded; null: on Communicator::timeline(), if there is one.
   std::shared_ptr<Timeline> timeline = {};
   /// The ranks that have one copy of the model between them, where a rank has slices of layers:
   /// Grid::replica(). Their construction of the wrapper is collective, too. Not set: this rank alone.
