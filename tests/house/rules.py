@@ -17,6 +17,7 @@ OUTER_ROOMS = {
 TRAIN_ROOMS = {
     "libtorch": set(),
     "compression": set(),
+    "figures": set(),
     "ranks": {"libtorch"},
     "placement": {"libtorch", "ranks"},
     "gradients": {"libtorch", "ranks"},

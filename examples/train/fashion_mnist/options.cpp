@@ -93,6 +93,8 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--shards", options.shards,
                  "Folder of these files; rank 0 writes them where there are none");
   app.add_option("--output", options.output, "Folder for loss.svg, timeline.json and metrics.json");
+  app.add_option("--figures", options.figures,
+                 "Folder for figures.csv and an event file of TensorBoard, written as the run goes on");
   app.add_option("--beside", options.beside,
                  "metrics.json of another run, drawn into loss.svg for comparison");
   app.add_option("--timeline-steps", options.timeline_steps, "Steps that the timeline shows")

@@ -39,6 +39,7 @@ struct Options {
   std::string reader = "sampler";  ///< of make_feed()
   std::string shards;              ///< a folder
   std::string output;              ///< folder; empty: write no files
+  std::string figures;             ///< folder; empty: write none
   std::string beside;              ///< metrics.json of another run
   std::string progress = "auto";
   double require_accuracy = 0;  ///< percent

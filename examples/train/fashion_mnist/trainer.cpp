@@ -25,12 +25,14 @@
 #include "fashion_mnist/synchronization.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/figures.hpp"
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/parallel_model.hpp"
 #include "kolo/train/precision.hpp"
 #include "support/interrupt.hpp"
+#include "support/on_all_ranks.hpp"
 #include "support/progress_line.hpp"
 #include "support/results.hpp"
 
@@ -129,6 +131,12 @@ class Training {
     model_.check(*optimizer_);
     if (options.loss_scale > 0)
       scaler_.emplace(model_, kolo::LossScalerOptions{.initial_scale = options.loss_scale});
+    if (!options.figures.empty()) {
+      support::on_all_ranks(communicator, [&] {
+        if (communicator.rank() == 0) figures_.emplace(options.figures);
+        return true;
+      });
+    }
     for (const Epoch& epoch : plan_.epochs) steps_ += epoch.steps;
     if (options.steps > 0) steps_ = std::min(steps_, options.steps);
     history_.ranks = communicator.size();
@@ -184,6 +192,12 @@ class Training {
       line_.show(fmt::format("epoch {}/{}  step {:4}/{}  loss {:.4f}  {:6.0f} images/s  waiting {:4.1f} %",
                              epoch_ + 1, plan_.epochs.size(), history_.steps, steps_, loss,
                              static_cast<double>(loss_steps * epoch.batch) / elapsed, 100 * waiting));
+      if (figures_) {
+        figures_->write(number_of_steps(), {{"train/loss", loss},
+                                            {"train/learning rate", rate_},
+                                            {"time/step", elapsed / static_cast<double>(loss_steps)},
+                                            {"time/waiting", waiting}});
+      }
       if (history_.signal != 0) return;
       if (is_to_evaluate) {
         evaluate();
@@ -198,7 +212,7 @@ class Training {
 
   /// One step of gradient descent; returns the loss of this rank's share of the batch.
   double step() {
-    const auto number = static_cast<std::uint64_t>(history_.steps);
+    const std::uint64_t number = number_of_steps();
     rate_ = plan_.rate(number);
     kolo::set_learning_rate(*optimizer_, rate_);
     if (plan_.momentum) kolo::set_momentum(*optimizer_, (*plan_.momentum)(number));
@@ -280,6 +294,7 @@ class Training {
         100.0 * static_cast<double>(correct[0]) / static_cast<double>(images_.test.size());
     history_.accuracies.push_back({epochs_done(), accuracy, history_.training_seconds});
     evaluated_at_ = history_.steps;
+    if (figures_) figures_->write(number_of_steps(), {{"test/accuracy", accuracy}});
     if (communicator_.rank() == 0) {
       line_.note(fmt::format("epoch {:.4g}: {} accuracy {:.2f} %", epochs_done(),
                              options_.held_out > 0 ? "held-out" : "test", accuracy));
@@ -308,6 +323,8 @@ class Training {
     if (history_.steps == first + options_.timeline_steps) timeline_->pause(true);
   }
 
+  std::uint64_t number_of_steps() const { return static_cast<std::uint64_t>(history_.steps); }
+
   double epochs_done() const {
     return static_cast<double>(epoch_) +
            static_cast<double>(step_of_epoch_) / static_cast<double>(plan_.epochs[epoch_].whole);
@@ -324,6 +341,7 @@ class Training {
   std::optional<kolo::LossScaler> scaler_;
   Synchronization synchronization_;
   support::ProgressLine line_;
+  std::optional<kolo::FigureWriter> figures_;
   std::size_t epoch_ = 0;
   std::int64_t step_of_epoch_ = 0;
   double rate_ = 0;
