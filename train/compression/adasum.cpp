@@ -1,10 +1,41 @@
-#include "compression/adasum.hpp"
-
+// Adasum: the gradient hook that adds what gradients have apart and averages what they have in common.
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
-namespace kolo::train {
+#include "kolo/train/hooks.hpp"
+
+namespace kolo {
+namespace train {
 namespace {
+
+/// S. Maleki et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021, section 3: of two
+/// gradients a and b of a parameter
+///
+///     (1 - a.b / 2 |a|^2) a + (1 - a.b / 2 |b|^2) b,
+///
+/// of more those of pairs of neighbouring ranks, then of pairs of pairs. The paper halves vectors from pair
+/// to pair, for powers of two; here each rank holds one part of all ranks' vectors (all_to_all), ranks add up
+/// the products of their parts (a few numbers a parameter and level), and the result is gathered: the bytes
+/// of a ring, for any number of ranks.
+class Adasum final : public GradientHook {
+ public:
+  std::string describe() const override { return "adasum"; }
+  bool is_mean() const override { return false; }
+  void average(const GradientBucket& bucket, Communicator& communicator) override;
+  void end_step(bool) override {}
+
+ private:
+  /// Combines neighbours among `vectors`, this rank's parts from `begin` on, until one is left.
+  void combine(std::vector<std::span<float>> vectors, std::size_t begin, std::span<const GradientPart> parts,
+               Communicator& communicator);
+
+  std::vector<float> received_;   ///< this rank's part of every rank's bucket
+  std::vector<double> products_;  ///< a.a, a.b and b.b of each pair and parameter
+};
 
 /// Where a parameter lies in a part of the bucket that begins at `begin`.
 struct Range {
@@ -26,8 +57,6 @@ double dot(std::span<const float> a, std::span<const float> b, Range range) {
 float factor(double product, double square) {
   return square == 0 ? 1.0f : static_cast<float>(1 - product / (2 * square));
 }
-
-}  // namespace
 
 void Adasum::average(const GradientBucket& bucket, Communicator& communicator) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
@@ -78,4 +107,11 @@ void Adasum::combine(std::vector<std::span<float>> vectors, std::size_t begin,
   }
 }
 
-}  // namespace kolo::train
+}  // namespace
+}  // namespace train
+
+std::shared_ptr<GradientHook> make_adasum_hook() {
+  return std::make_shared<train::Adasum>();
+}
+
+}  // namespace kolo

@@ -1,6 +1,7 @@
-// Numbers as their bits, and bytes at any address.
+// Numbers as their bits, bytes at any address, and sums in a fixed order.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -18,15 +19,21 @@ inline float magnitude_of(float number) {
   return number_of(bits_of(number) & 0x7FFFFFFFu);
 }
 
-/// The upper half of its bits, rounded to nearest even.
-inline std::uint16_t to_bfloat16(float number) {
-  const std::uint32_t bits = bits_of(number);
-  const std::uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  const std::uint32_t quiet = (bits >> 16) | 0x40u;  // rounding could make an infinity of a NaN
-  return static_cast<std::uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
-}
-inline float from_bfloat16(std::uint16_t half) {
-  return number_of(static_cast<std::uint32_t>(half) << 16);
+/// The sum of term(0) to term(count - 1), in sixteen partial sums: their order does not depend on how many a
+/// processor adds at a time, and a compiler may keep them in registers of any width.
+template <typename Sum, typename Term>
+Sum sum_of(std::size_t count, Term term) {
+  constexpr std::size_t kSums = 16;
+  std::array<Sum, kSums> sums{};
+  std::size_t i = 0;
+  for (; i + kSums <= count; i += kSums) {
+    for (std::size_t j = 0; j < kSums; ++j) sums[j] += term(i + j);
+  }
+  for (std::size_t j = 0; i < count; ++i, ++j) sums[j] += term(i);
+  for (std::size_t width = kSums / 2; width > 0; width /= 2) {
+    for (std::size_t j = 0; j < width; ++j) sums[j] += sums[j + width];
+  }
+  return sums[0];
 }
 
 template <typename T>

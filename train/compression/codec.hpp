@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "kolo/train/hooks.hpp"
+
 namespace kolo::train {
 
 /// A format of independent blocks of numbers. Where a number is not finite, or too large for the format, all
@@ -24,17 +26,12 @@ class Codec {
   virtual void decode(const std::byte* bytes, std::span<float> numbers) const = 0;
 };
 
-/// IEEE 754 binary16, rounded to nearest even; infinite beyond 65504.
-std::unique_ptr<Codec> make_float16_codec();
-/// The upper half of a float32, rounded to nearest even.
-std::unique_ptr<Codec> make_bfloat16_codec();
-/// Blocks of 256 integers from -127 to 127 with a float32 scale, which makes 127 of the largest.
-std::unique_ptr<Codec> make_int8_codec();
-/// Blocks of 256 numbers of the format E4M3 with a float32 scale, which makes 448 of the largest: P.
-/// Micikevicius et al., "FP8 Formats for Deep Learning", 2022, section 3 (no infinities, 448 the largest).
-std::unique_ptr<Codec> make_float8_codec();
-/// Blocks of 64 signs with one bfloat16 magnitude, the mean of the block's: that is the magnitude with the
-/// least squared error (J. Bernstein et al., "signSGD", ICML 2018, and Seide et al. for the signs).
-std::unique_ptr<Codec> make_one_bit_codec();
+/// float16: IEEE 754 binary16, rounded to nearest even; infinite beyond 65504. bfloat16: the upper half of a
+/// float32, rounded to nearest even. int8: blocks of 256 integers from -127 to 127 with a float32 scale,
+/// which makes 127 of the largest. float8: blocks of 256 numbers of the format E4M3 with a float32 scale,
+/// which makes 448 of the largest (P. Micikevicius et al., "FP8 Formats for Deep Learning", 2022, section 3:
+/// no infinities). one_bit: blocks of 64 signs with one bfloat16 magnitude, the mean of the block's, which
+/// has the least squared error (J. Bernstein et al., "signSGD", ICML 2018, and Seide et al. for the signs).
+std::unique_ptr<Codec> make_codec(GradientFormat format);
 
 }  // namespace kolo::train

@@ -1,30 +1,19 @@
 #include "compression/low_rank.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+
+#include "compression/bits.hpp"
 
 namespace kolo::train {
 namespace {
 
 constexpr double kDependent = 1e-6;  // of a vector's length, about float32's rounding
 
-/// With sixteen sums side by side, which the compiler may keep in registers of any width.
 template <typename Sum>
 Sum dot(std::span<const float> one, std::span<const float> other) {
-  constexpr std::size_t kSums = 16;
-  std::array<Sum, kSums> sums{};
-  std::size_t i = 0;
-  for (; i + kSums <= one.size(); i += kSums) {
-    for (std::size_t j = 0; j < kSums; ++j)
-      sums[j] += static_cast<Sum>(one[i + j]) * static_cast<Sum>(other[i + j]);
-  }
-  for (std::size_t j = 0; i < one.size(); ++i, ++j)
-    sums[j] += static_cast<Sum>(one[i]) * static_cast<Sum>(other[i]);
-  for (std::size_t width = kSums / 2; width > 0; width /= 2) {
-    for (std::size_t j = 0; j < width; ++j) sums[j] += sums[j + width];
-  }
-  return sums[0];
+  return sum_of<Sum>(one.size(),
+                     [&](std::size_t i) { return static_cast<Sum>(one[i]) * static_cast<Sum>(other[i]); });
 }
 
 void add_scaled(std::span<float> to, float factor, std::span<const float> what) {

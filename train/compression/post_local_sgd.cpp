@@ -1,14 +1,37 @@
-#include "compression/post_local_sgd.hpp"
+// PostLocalSgd: the gradient hook that averages over all ranks first and within groups of ranks later.
+#include <memory>
 
 #include "compression/numbers.hpp"
 #include "kolo/error.hpp"
+#include "kolo/train/hooks.hpp"
 
-namespace kolo::train {
+namespace kolo {
+namespace train {
 namespace {
 
 constexpr std::string_view kGlobalSteps = "steps";
 
-}  // namespace
+/// T. Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020, section 3: after some steps each
+/// group goes its own way, and the caller averages parameters now and then. Steps are counted until then
+/// only, as afterwards a step may count in one group and not in another.
+class PostLocalSgd final : public GradientHook {
+ public:
+  explicit PostLocalSgd(const PostLocalSgdOptions& options);
+
+  std::string describe() const override;
+  bool keeps_ranks_equal() const override { return false; }
+  void average(const GradientBucket& bucket, Communicator& communicator) override;
+  void end_step(bool keep) override;
+  HookState state() const override;
+  void set_state(const HookState& state) override;
+
+ private:
+  bool is_local() const { return steps_ >= options_.start_after_steps; }
+
+  PostLocalSgdOptions options_;
+  std::uint64_t steps_ = 0;
+  Communicator group_;  ///< made when it is first needed
+};
 
 PostLocalSgd::PostLocalSgd(const PostLocalSgdOptions& options) : options_(options) {
   if (options.ranks_per_group < 1) {
@@ -47,4 +70,11 @@ void PostLocalSgd::set_state(const HookState& state) {
   steps_ = steps;
 }
 
-}  // namespace kolo::train
+}  // namespace
+}  // namespace train
+
+std::shared_ptr<GradientHook> make_post_local_sgd_hook(const PostLocalSgdOptions& options) {
+  return std::make_shared<train::PostLocalSgd>(options);
+}
+
+}  // namespace kolo

@@ -1,13 +1,10 @@
-// Gradient hooks by name.
+// Gradient hooks: what they have in common, and their names.
 #include <algorithm>
 #include <charconv>
 #include <map>
 #include <utility>
 
-#include "compression/adasum.hpp"
 #include "compression/compressed_average.hpp"
-#include "compression/post_local_sgd.hpp"
-#include "compression/power_sgd.hpp"
 #include "compression/top_k.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/hooks.hpp"
@@ -68,7 +65,6 @@ std::shared_ptr<GradientHook> compressed(Parameters& parameters) {
   CompressedOptions options{.format = kFormat, .feedback = kFormat == GradientFormat::one_bit};
   parameters.take("feedback", options.feedback);
   parameters.take("start_after_steps", options.start_after_steps);
-  parameters.require_none_left();
   return make_compressed_hook(options);
 }
 
@@ -77,7 +73,6 @@ std::shared_ptr<GradientHook> top_k(Parameters& parameters) {
   parameters.take("ratio", options.ratio);
   parameters.take("momentum", options.momentum);
   parameters.take("warm_up_steps", options.warm_up_steps);
-  parameters.require_none_left();
   return make_top_k_hook(options);
 }
 
@@ -88,12 +83,10 @@ std::shared_ptr<GradientHook> power_sgd(Parameters& parameters) {
   parameters.take("seed", options.seed);
   parameters.take("feedback", options.feedback);
   parameters.take("warm_start", options.warm_start);
-  parameters.require_none_left();
   return make_power_sgd_hook(options);
 }
 
-std::shared_ptr<GradientHook> adasum(Parameters& parameters) {
-  parameters.require_none_left();
+std::shared_ptr<GradientHook> adasum(Parameters&) {
   return make_adasum_hook();
 }
 
@@ -101,7 +94,6 @@ std::shared_ptr<GradientHook> post_local_sgd(Parameters& parameters) {
   PostLocalSgdOptions options;
   parameters.take("start_after_steps", options.start_after_steps);
   parameters.take("ranks_per_group", options.ranks_per_group);
-  parameters.require_none_left();
   return make_post_local_sgd_hook(options);
 }
 
@@ -123,40 +115,21 @@ constexpr Entry kHooks[] = {
 
 }  // namespace
 
+GradientHook::~GradientHook() = default;
+
+void GradientHook::set_state(const HookState& state) {
+  if (state.empty()) return;
+  throw InvalidArgumentError(
+      describe() + " keeps nothing, and the state holds '" + state.begin()->first + "'", {});
+}
+
 std::shared_ptr<GradientHook> make_compressed_hook(const CompressedOptions& options) {
-  const auto make_codec = [&] {
-    switch (options.format) {
-      case GradientFormat::float16:
-        return train::make_float16_codec();
-      case GradientFormat::bfloat16:
-        return train::make_bfloat16_codec();
-      case GradientFormat::int8:
-        return train::make_int8_codec();
-      case GradientFormat::float8:
-        return train::make_float8_codec();
-      case GradientFormat::one_bit:
-        return train::make_one_bit_codec();
-    }
-    throw InvalidArgumentError("there is no such gradient format", {});
-  };
-  return std::make_shared<train::CompressedAverage>(make_codec(), options.feedback,
+  return std::make_shared<train::CompressedAverage>(train::make_codec(options.format), options.feedback,
                                                     options.start_after_steps);
 }
 
 std::shared_ptr<GradientHook> make_top_k_hook(const TopKOptions& options) {
   return std::make_shared<train::TopK>(options);
-}
-
-std::shared_ptr<GradientHook> make_power_sgd_hook(const PowerSgdOptions& options) {
-  return std::make_shared<train::PowerSgd>(options);
-}
-
-std::shared_ptr<GradientHook> make_adasum_hook() {
-  return std::make_shared<train::Adasum>();
-}
-
-std::shared_ptr<GradientHook> make_post_local_sgd_hook(const PostLocalSgdOptions& options) {
-  return std::make_shared<train::PostLocalSgd>(options);
 }
 
 std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification) {
@@ -165,7 +138,9 @@ std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification)
   for (const Entry& entry : kHooks) {
     if (name == entry.name) {
       Parameters parameters(name, specification.substr(std::min(specification.size(), name.size() + 1)));
-      return entry.make(parameters);
+      const auto hook = entry.make(parameters);
+      parameters.require_none_left();
+      return hook;
     }
     known += std::string(known.empty() ? "" : ", ") + entry.name;
   }

@@ -26,7 +26,7 @@ float there_and_back(const Codec& codec, float number) {
 }
 
 TEST(Codecs, Float16RoundsToNearestEven) {
-  const auto codec = make_float16_codec();
+  const auto codec = make_codec(GradientFormat::float16);
   for (int bits = 0; bits < 0x7C00; ++bits) {
     // Every finite float16, and half way to the next one.
     const int exponent = bits >> 10, mantissa = bits & 0x3FF;
@@ -48,7 +48,7 @@ TEST(Codecs, Float16RoundsToNearestEven) {
 }
 
 TEST(Codecs, Bfloat16RoundsToNearestEven) {
-  const auto codec = make_bfloat16_codec();
+  const auto codec = make_codec(GradientFormat::bfloat16);
   EXPECT_EQ(there_and_back(*codec, 1.0f + 0x1p-8f), 1.0f);
   EXPECT_EQ(there_and_back(*codec, 1.0f + 0x3p-8f), 1.0f + 0x4p-8f);
   EXPECT_EQ(there_and_back(*codec, 1.0f + 0x1.01p-8f), 1.0f + 0x2p-8f);
@@ -58,7 +58,7 @@ TEST(Codecs, Bfloat16RoundsToNearestEven) {
 }
 
 TEST(Codecs, Float8HasAllNumbersOfE4m3) {
-  const auto codec = make_float8_codec();
+  const auto codec = make_codec(GradientFormat::float8);
   for (int code = 0; code < 0x7F; ++code) {
     const int exponent = code >> 3, mantissa = code & 7;
     const float value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
@@ -77,7 +77,7 @@ TEST(Codecs, Float8HasAllNumbersOfE4m3) {
 }
 
 TEST(Codecs, Int8IsOffByHalfAStepOfItsBlock) {
-  const auto codec = make_int8_codec();
+  const auto codec = make_codec(GradientFormat::int8);
   std::vector<float> numbers;
   for (std::size_t i = 0; i < 1000; ++i)
     numbers.push_back(test::gradient(0, 0, 1, i) * (i < 256 ? 1.0f : 1000.0f));
@@ -88,7 +88,7 @@ TEST(Codecs, Int8IsOffByHalfAStepOfItsBlock) {
 }
 
 TEST(Codecs, OneBitKeepsSignsAndTheMeanMagnitude) {
-  const auto codec = make_one_bit_codec();
+  const auto codec = make_codec(GradientFormat::one_bit);
   EXPECT_EQ(there_and_back(*codec, {1, -3, 5, -7}), (std::vector<float>{4, -4, 4, -4}));
   std::vector<float> numbers(64 + 5, 2.0f);
   numbers[64] = -10.5f;
@@ -99,8 +99,9 @@ TEST(Codecs, OneBitKeepsSignsAndTheMeanMagnitude) {
 }
 
 TEST(Codecs, ZerosAndTheSmallestNumbersStaySmall) {
-  for (const auto& codec : {make_float16_codec(), make_bfloat16_codec(), make_int8_codec(),
-                            make_float8_codec(), make_one_bit_codec()}) {
+  for (const auto& codec : {make_codec(GradientFormat::float16), make_codec(GradientFormat::bfloat16),
+                            make_codec(GradientFormat::int8), make_codec(GradientFormat::float8),
+                            make_codec(GradientFormat::one_bit)}) {
     for (const float number : {0.0f, std::numeric_limits<float>::denorm_min(), 1e-40f, -1e-38f}) {
       const float result = there_and_back(*codec, number);
       EXPECT_LE(std::abs(result), std::abs(number) * 1.01f) << codec->name() << ' ' << number;
@@ -110,8 +111,9 @@ TEST(Codecs, ZerosAndTheSmallestNumbersStaySmall) {
 }
 
 TEST(Codecs, WhatIsNotFiniteComesBackSo) {
-  for (const auto& codec : {make_float16_codec(), make_bfloat16_codec(), make_int8_codec(),
-                            make_float8_codec(), make_one_bit_codec()}) {
+  for (const auto& codec : {make_codec(GradientFormat::float16), make_codec(GradientFormat::bfloat16),
+                            make_codec(GradientFormat::int8), make_codec(GradientFormat::float8),
+                            make_codec(GradientFormat::one_bit)}) {
     for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
       std::vector<float> numbers(2000, 1.0f);
       numbers[1500] = bad;
