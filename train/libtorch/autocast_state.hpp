@@ -19,4 +19,16 @@ struct AutocastState {
   void apply() const;
 };
 
+/// While it lives, this thread's autocast is another one.
+class AutocastScope {
+ public:
+  explicit AutocastScope(const AutocastState& state) { state.apply(); }
+  ~AutocastScope() { before_.apply(); }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  const AutocastState before_ = AutocastState::current();
+};
+
 }  // namespace kolo::train

@@ -26,17 +26,6 @@ AutocastState uncached_autocast() {
   return state;
 }
 
-class AutocastScope {
- public:
-  explicit AutocastScope(const AutocastState& state) { state.apply(); }
-  ~AutocastScope() { before_.apply(); }
-  AutocastScope(const AutocastScope&) = delete;
-  AutocastScope& operator=(const AutocastScope&) = delete;
-
- private:
-  const AutocastState before_ = AutocastState::current();
-};
-
 /// The call, and what it saw besides its inputs.
 struct FirstCall : torch::CustomClassHolder {
   std::function<variable_list(const variable_list&)> function;

@@ -1,14 +1,16 @@
 #include <ATen/Functions.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "kolo/error.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
-#include "pipeline/allocated_bytes.hpp"
 
 namespace kolo {
 namespace {
@@ -47,6 +49,27 @@ class KeptState {
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_, gradients_;
 };
 
+/// The type of libtorch's totals, which differs between its versions.
+template <typename Function>
+struct TotalOf;
+template <typename Class, typename Total>
+struct TotalOf<void (Class::*)(void*, std::int64_t, Total, Total, c10::Device)> {
+  using Type = Total;
+};
+using Total = TotalOf<decltype(&c10::MemoryReportingInfoBase::reportMemoryUsage)>::Type;
+
+/// The memory of tensors that this thread has allocated, less what it has given back, since this was made.
+class AllocatedBytes final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* /*memory*/, std::int64_t bytes, Total /*allocated*/, Total /*reserved*/,
+                         c10::Device device) override {
+    if (device.is_cpu()) count += bytes;
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  std::int64_t count = 0;
+};
+
 /// The layers one after the other, each with a graph of its own, as stages would have it.
 void run_layers(torch::nn::Sequential& layers, const at::Tensor& input,
                 std::vector<std::pair<std::vector<double>, std::vector<double>>>& times) {
@@ -75,13 +98,14 @@ void run_layers(torch::nn::Sequential& layers, const at::Tensor& input,
 
 /// The bytes that each layer leaves behind, in one graph of all of them.
 void measure_memory(torch::nn::Sequential& layers, const at::Tensor& input, std::vector<LayerCost>& costs) {
-  const train::AllocatedBytes allocated;
+  const auto allocated = std::make_shared<AllocatedBytes>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, allocated);  // in place of a profiler
   at::Tensor x = input.detach();
-  std::int64_t before = allocated.bytes();
+  std::int64_t before = allocated->count;
   std::size_t index = 0;
   for (torch::nn::AnyModule& layer : *layers) {
     x = layer.forward(x);
-    const std::int64_t now = allocated.bytes();
+    const std::int64_t now = allocated->count;
     costs[index].output_bytes = x.nbytes();
     costs[index].activation_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(now - before, 0));
     before = now;

@@ -3,22 +3,14 @@
 #include <algorithm>
 
 namespace kolo::train {
-namespace {
-
-std::vector<Action> actions_for(const PipelineShape& shape, int rank, bool with_backward) {
-  return with_backward ? actions_of(shape, rank) : forwards_of(shape, rank);
-}
-
-}  // namespace
-
 MessagePlan::MessagePlan(const PipelineShape& shape_, int rank_, bool with_backward)
     : shape(shape_),
       rank(rank_),
-      actions(actions_for(shape, rank, with_backward)),
+      actions(actions_of(shape, rank, with_backward)),
       incoming(static_cast<std::size_t>(shape.ranks)) {
   for (int peer = 0; peer < shape.ranks; ++peer) {
     if (peer == rank) continue;
-    for (const Action& action : actions_for(shape, peer, with_backward)) {
+    for (const Action& action : actions_of(shape, peer, with_backward)) {
       const auto message = sent_by(action, peer);
       if (message && target_of(*message) == rank)
         incoming[static_cast<std::size_t>(peer)].push_back(*message);

@@ -28,21 +28,11 @@ struct Refused {
   std::exception_ptr error;
 };
 
-/// While it lives, operations compute as their inputs are: backward does what forward was.
-class WithoutAutocast {
- public:
-  WithoutAutocast() {
-    AutocastState off = before_;
-    off.is_enabled = false;
-    off.apply();
-  }
-  ~WithoutAutocast() { before_.apply(); }
-  WithoutAutocast(const WithoutAutocast&) = delete;
-  WithoutAutocast& operator=(const WithoutAutocast&) = delete;
-
- private:
-  const AutocastState before_ = AutocastState::current();
-};
+AutocastState without_autocast() {
+  AutocastState state = AutocastState::current();
+  state.is_enabled = false;
+  return state;
+}
 
 }  // namespace
 
@@ -181,7 +171,7 @@ void PipelineStep::backward_one(BorderExchange& exchange, std::size_t index) {
   span.emplace(communicator_, "backward", action.micro_batch);
   const auto begin = Clock::now();
   if (held.output.requires_grad()) {
-    const WithoutAutocast without_autocast;
+    const AutocastScope autocast(without_autocast());  // backward computes as forward did
     const bool is_loss = exchange.plan().stage_of(action) == shape_.last_stage();
     if (is_loss) gradient = at::full_like(held.output, 1.0 / shape_.micro_batches);
     torch::autograd::backward({held.output}, {gradient});

@@ -65,11 +65,12 @@ std::string problem_of_shape(const PipelineShape& shape) {
          ", one for each rank, and " + std::to_string(shape.micro_batches) + " is no multiple of that";
 }
 
-std::vector<Action> actions_of(const PipelineShape& shape, int rank) {
+std::vector<Action> actions_of(const PipelineShape& shape, int rank, bool with_backward) {
   const int all = shape.micro_batches * shape.chunks;
-  const int warm_up = warm_up_of(shape, rank);
+  const int warm_up = with_backward ? warm_up_of(shape, rank) : all;
   std::vector<Action> actions;
   for (int k = 0; k < warm_up; ++k) actions.push_back(nth(shape, true, k));
+  if (!with_backward) return actions;
   if (shape.schedule == PipelineSchedule::gpipe) {
     for (int k = all; k-- > 0;) actions.push_back({false, k, 0});
     return actions;
@@ -79,12 +80,6 @@ std::vector<Action> actions_of(const PipelineShape& shape, int rank) {
     actions.push_back(nth(shape, false, k - warm_up));
   }
   for (int k = all - warm_up; k < all; ++k) actions.push_back(nth(shape, false, k));
-  return actions;
-}
-
-std::vector<Action> forwards_of(const PipelineShape& shape, int rank) {
-  std::vector<Action> actions = actions_of(shape, rank);
-  std::erase_if(actions, [](const Action& action) { return !action.is_forward; });
   return actions;
 }
 

@@ -34,9 +34,7 @@ std::string problem_of_shape(const PipelineShape& shape);
 /// Pure: each rank can derive the actions of all ranks. The shape has no problem. Every stage's forward of a
 /// micro-batch comes before its backward, and ranks that wait for what an action needs do not wait for each
 /// other, whatever computing and sending takes.
-std::vector<Action> actions_of(const PipelineShape& shape, int rank);
-
-/// The forwards alone, in this order.
-std::vector<Action> forwards_of(const PipelineShape& shape, int rank);
+/// Without backward: the forwards alone, in this order.
+std::vector<Action> actions_of(const PipelineShape& shape, int rank, bool with_backward = true);
 
 }  // namespace kolo::train

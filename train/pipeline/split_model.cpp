@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "kolo/train/slice.hpp"
+
 namespace kolo::train {
 namespace {
 
@@ -15,8 +17,7 @@ int stage_of_layer(const std::vector<std::int64_t>& borders, std::int64_t layer)
 
 std::vector<std::int64_t> even_borders(std::int64_t layers, int stages) {
   std::vector<std::int64_t> borders;
-  for (int stage = 1; stage < stages; ++stage)
-    borders.push_back(stage * (layers / stages) + std::min<std::int64_t>(stage, layers % stages));
+  for (int stage = 1; stage < stages; ++stage) borders.push_back(slice_of(layers, stage, stages).begin);
   return borders;
 }
 

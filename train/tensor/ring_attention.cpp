@@ -24,21 +24,17 @@ constexpr int kBlockTag = 0x6B6F6C01, kGradientTag = 0x6B6F6C02;
 
 /// What all steps of a call have in common.
 struct RingCall : torch::CustomClassHolder {
-  RingCall(Communicator group_, bool causal_, double scale_, std::vector<std::int64_t> lengths_)
-      : group(std::move(group_)), causal(causal_), scale(scale_), lengths(std::move(lengths_)) {}
+  RingCall(Communicator group_, bool causal_, double scale_, std::int64_t whole_)
+      : group(std::move(group_)), causal(causal_), scale(scale_), whole(whole_) {}
 
-  Slice slice_of_rank(int rank) const {
-    std::int64_t begin = 0;
-    for (int r = 0; r < rank; ++r) begin += lengths[static_cast<std::size_t>(r)];
-    return {begin, lengths[static_cast<std::size_t>(rank)]};
-  }
+  Slice slice_of_rank(int rank) const { return slice_of(whole, rank, group.size()); }
   /// Whose block is here in this step, and in the next one.
   int owner(int step) const { return (group.rank() + 2 * group.size() - step) % group.size(); }
 
   Communicator group;
   bool causal;
   double scale;
-  std::vector<std::int64_t> lengths;
+  std::int64_t whole;  ///< places of the sequence
 };
 
 /// Of what keys and values, or their gradients, are for one rank's places: [2, samples, heads, places,
@@ -201,7 +197,7 @@ at::Tensor ring_attention(const at::Tensor& q, const at::Tensor& k, const at::Te
   return RingAttention::apply(
       q, k, v,
       c10::make_intrusive<RingCall>(group, options.causal, train::scale_of_scores(options.scale, q.size(-1)),
-                                    slice_lengths(whole, group.size())));
+                                    whole));
 }
 
 }  // namespace kolo
