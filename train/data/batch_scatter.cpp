@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "data/batch.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
+#include "libtorch/samples.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/failure.hpp"
 

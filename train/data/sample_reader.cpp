@@ -9,9 +9,9 @@
 #include <future>
 #include <vector>
 
-#include "data/batch.hpp"
 #include "data/shuffle.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/samples.hpp"
 
 namespace kolo {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kolo/error.hpp"
+#include "libtorch/samples.hpp"
 
 namespace kolo {
 
@@ -21,13 +22,7 @@ std::int64_t samples_per_part(std::int64_t batch, int ranks, std::int64_t parts)
 
 at::Tensor accumulate(DistributedDataParallelBase& model, const Batch& batch, std::int64_t parts,
                       const std::function<at::Tensor(const Batch& part)>& loss_of) {
-  if (batch.empty()) throw InvalidArgumentError("a batch without tensors cannot be accumulated", {});
-  for (const at::Tensor& tensor : batch) {
-    if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == batch[0].size(0)) continue;
-    throw InvalidArgumentError(
-        "the tensors of a batch to accumulate differ in their first dimension, the samples", {});
-  }
-  const std::int64_t samples = samples_per_part(batch[0].size(0), 1, parts);
+  const std::int64_t samples = samples_per_part(train::samples_of(batch), 1, parts);
   at::Tensor total;
   for (std::int64_t i = 0; i < parts; ++i) {
     std::optional<DistributedDataParallelBase::NoSync> local;

@@ -120,7 +120,7 @@ class SparseAdam : public torch::optim::Adam {
 /// Options of a group of parameters, set by a chain of calls: `LARSOptions(4).weight_decay(5e-4)`.
 struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions> {
   /// All other options have their defaults.
-  LARSOptions(double lr);
+  LARSOptions(double lr) : lr_(lr) {}
   /// A factor on the rates of all layers, and the rate itself of what is exempt (exclude_vectors); 0 or more.
   TORCH_ARG(double, lr);
   /// How much of the last step is added to the next one; from 0 to below 1. 0 keeps no state.
@@ -139,8 +139,8 @@ struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions>
   void serialize(torch::serialize::InputArchive& archive) override;
   void serialize(torch::serialize::OutputArchive& archive) const override;
   /// The rate `lr`, by the names that libtorch's schedulers use.
-  double get_lr() const override;
-  void set_lr(double lr) override;
+  double get_lr() const override { return lr(); }
+  void set_lr(double new_lr) override { lr(new_lr); }
 };
 
 /// LARS: SGD for large batches, in which each layer moves by a part of its norm. Y. You, I. Gitman, B.
@@ -181,7 +181,7 @@ class LARS : public torch::optim::Optimizer {
 /// betas are those of the paper's experiments.
 struct LAMBOptions : public torch::optim::OptimizerCloneableOptions<LAMBOptions> {
   /// All other options have their defaults.
-  LAMBOptions(double lr = 1e-3);
+  LAMBOptions(double lr = 1e-3) : lr_(lr) {}
   /// beta1 of the first moment, beta2 of the second.
   using Betas = std::tuple<double, double>;
   /// The part of its norm by which a layer moves in a step; 0 or more.
@@ -201,8 +201,8 @@ struct LAMBOptions : public torch::optim::OptimizerCloneableOptions<LAMBOptions>
   void serialize(torch::serialize::InputArchive& archive) override;
   void serialize(torch::serialize::OutputArchive& archive) const override;
   /// The rate `lr`, by the names that libtorch's schedulers use.
-  double get_lr() const override;
-  void set_lr(double lr) override;
+  double get_lr() const override { return lr(); }
+  void set_lr(double new_lr) override { lr(new_lr); }
 };
 
 /// LAMB: Adam for large batches, in which each layer moves by a part of its norm. Y. You et al.: "Large Batch
