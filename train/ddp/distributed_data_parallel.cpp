@@ -19,7 +19,6 @@
 #include "kolo/train/sync_batch_norm.hpp"
 #include "placement/placement.hpp"
 #include "ranks/holders.hpp"
-#include "ranks/machine.hpp"
 #include "ranks/model.hpp"
 #include "ranks/replicas.hpp"
 
@@ -123,9 +122,8 @@ struct DistributedDataParallelBase::State {
       }
       return model;
     };
-    train::Model model = train::make_alike(communicator, "DistributedDataParallel", text_of(options), make);
-    train::compare_machines(communicator, options.require_equal_machines);
-    return model;
+    return train::make_alike(communicator, "DistributedDataParallel", text_of(options), make,
+                             options.require_equal_machines);
   }
 
   static void require_compatible(const DistributedDataParallelOptions& options) {

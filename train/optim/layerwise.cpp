@@ -13,7 +13,7 @@
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
 #include "libtorch/optimizer_state.hpp"
-#include "placement/norms.hpp"
+#include "placement/placement.hpp"
 #include "ranks/holders.hpp"
 
 namespace kolo {

@@ -1,4 +1,4 @@
-#include "placement/norms.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -15,7 +15,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
-#include "kolo/train/parallel_model.hpp"
+#include "placement/placement.hpp"
 #include "ranks/failure.hpp"
 #include "ranks/holders.hpp"
 

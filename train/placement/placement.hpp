@@ -1,4 +1,4 @@
-// Placement: what a wrapper gives as placed().
+// Placement: what a wrapper gives as placed(); and the sums of which norms are made.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,10 @@
 #include "kolo/train/parallel_model.hpp"
 
 namespace kolo::train {
+
+/// In float64, in an order that depends on the number of elements alone: libtorch's sums depend on vector
+/// units and threads. Throws InvalidArgumentError for complex numbers and tensors that are not on the CPU.
+double sum_of_squares(const at::Tensor& tensor);
 
 class Placement {
  public:

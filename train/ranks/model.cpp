@@ -1,6 +1,9 @@
 #include "ranks/model.hpp"
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
@@ -109,6 +112,31 @@ void require_rows(const NamedTensor& table) {
                              {});
 }
 
+/// What decides how libtorch rounds on this rank, a line each: its version and build, the instruction set
+/// that it uses, and the number of threads.
+std::string machine() {
+  const int threads = at::get_num_threads();
+  std::string text = std::to_string(threads) + (threads == 1 ? " thread\n" : " threads\n");
+  // One of its lines lists the settings of the build, the version among them.
+  for (const char c : at::show_config()) text += c == ',' ? '\n' : c;
+  return text;
+}
+
+/// Collective: where the ranks' machines differ, rank 0 warns, or with `require_equal` all ranks throw
+/// MismatchError.
+void compare_machines(Communicator& communicator, const char* who, bool require_equal) {
+  try {
+    agree(communicator, "the ranks' machines differ", machine());
+  } catch (const MismatchError& error) {
+    const std::string text =
+        std::string(error.what()) +
+        "; so what their optimizers make of the same gradients may differ in the last bits";
+    if (require_equal) throw MismatchError(text, {.peer = error.context().peer, .collective = who});
+    if (communicator.rank() == 0)
+      TORCH_WARN(text, " (see DistributedDataParallelOptions::check_parameters_every)");
+  }
+}
+
 }  // namespace
 
 NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors) {
@@ -188,7 +216,7 @@ NamedTensors Model::all() const {
 }
 
 Model make_alike(Communicator& communicator, const char* who, const std::string& settings,
-                 const std::function<Model()>& make) {
+                 const std::function<Model()>& make, bool require_equal_machines) {
   std::optional<Model> model;
   NamedTensors all;
   std::string lines;
@@ -197,6 +225,7 @@ Model make_alike(Communicator& communicator, const char* who, const std::string&
     all = model->all();
     lines = settings + '\n' + text_of_layout(all);
   });
+  compare_machines(communicator, who, require_equal_machines);
   Replicator(all).run(communicator, 0);
   return std::move(*model);
 }

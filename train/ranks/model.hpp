@@ -51,7 +51,9 @@ struct Model {
 
 /// Collective: what `make` makes, with rank 0's values. Throws, on all ranks, what agree() does where `make`
 /// throws, and where `settings` or the models' names, types, shapes, strides and notes are not the same.
+/// Where the ranks' machines may round in different ways, rank 0 warns, or with require_equal_machines all
+/// throw MismatchError.
 Model make_alike(Communicator& communicator, const char* who, const std::string& settings,
-                 const std::function<Model()>& make);
+                 const std::function<Model()>& make, bool require_equal_machines = false);
 
 }  // namespace kolo::train

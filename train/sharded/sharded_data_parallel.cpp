@@ -11,7 +11,6 @@
 #include "libtorch/gradient_listener.hpp"
 #include "placement/placement.hpp"
 #include "ranks/holders.hpp"
-#include "ranks/machine.hpp"
 #include "ranks/model.hpp"
 #include "sharded/sharded_step.hpp"
 #include "sharded/unit_plan.hpp"
@@ -137,9 +136,7 @@ struct ShardedDataParallelBase::State {
         train::require_unheard(parameter.name, parameter.tensor);
       return model;
     };
-    train::Model model = train::make_alike(communicator, "ShardedDataParallel", text_of(options), make);
-    train::compare_machines(communicator, false);
-    return model;
+    return train::make_alike(communicator, "ShardedDataParallel", text_of(options), make);
   }
 
   std::shared_ptr<torch::nn::Module> module;

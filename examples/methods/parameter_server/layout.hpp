@@ -49,9 +49,7 @@ class ServerLayout {
   /// Views of `flat` ([elements()], float32), one for each parameter that is no table, with its shape and
   /// strides, in the order of parameters().
   std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
-  const std::vector<PlacedParameter>& parameters() const {
-    return parameters_;
-  }
+  const std::vector<PlacedParameter>& parameters() const { return parameters_; }
 
  private:
   int servers_;

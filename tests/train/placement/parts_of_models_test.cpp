@@ -86,6 +86,7 @@ TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
     expect_said(refusal_by([&] { clip_gradients(layer->parameters(), 1); }),
                 "pass a PlacedModel of placed_parameters()");
     expect_said(refusal_by([&] { LARS(layer->parameters(), LARSOptions(0.1)).step(); }), "sum_over_ranks()");
+    expect_said(refusal_by([&] { LAMB(layer->parameters(), LAMBOptions(0.1)).step(); }), "sum_over_ranks()");
   });
 }
 

@@ -110,14 +110,30 @@ TEST(PlacedModels, CountWhatSeveralRanksHaveOnce) {
 TEST(PlacedModels, SeeAnOverflowOnAnyRank) {
   run_all(3, [](Communicator& communicator) {
     for (int odd = 0; odd < 3; ++odd) {
-      const std::vector<PlacedParameter> mine{part(range(8 * communicator.rank(), 8))};
+      // Shards, or slices.
+      const std::int64_t rank = communicator.rank();
+      const std::vector<PlacedParameter> mine{part(odd == 0 ? range(8 * rank, 8) : cut(1, 2 * rank, 2))};
       const PlacedModel model(mine, communicator);
       EXPECT_TRUE(gradients_are_finite(model));
-      if (communicator.rank() == odd) mine[0].tensor.mutable_grad()[7][0] = std::nan("");
+      if (rank == odd) mine[0].tensor.mutable_grad()[3][0] = std::nan("");
       EXPECT_FALSE(gradients_are_finite(model));
       EXPECT_TRUE(std::isnan(clip_gradients(model, 1)));
     }
   });
+}
+
+TEST(PlacedModels, TellAllRanksWhereNoNormCanBeTaken) {
+  const auto errors = run_ranks(2, [](Communicator& communicator) {
+    PlacedParameter one = part({}, std::to_string(communicator.rank()));
+    if (communicator.rank() == 1) {
+      one.tensor = at::zeros({4, 6}, at::kComplexFloat).set_requires_grad(true);
+      one.tensor.mutable_grad() = at::zeros({4, 6}, at::kComplexFloat);
+    }
+    gradient_norm(PlacedModel({one}, communicator));
+  });
+  EXPECT_NE(message(errors[0]).find("rank 1 aborted: norms are taken of real numbers"), std::string::npos)
+      << message(errors[0]);
+  EXPECT_EQ(message(errors[1]), "norms are taken of real numbers on the CPU");
 }
 
 TEST(PlacedModels, OfStagesAndShardsSeeAnOverflowToo) {

@@ -286,8 +286,9 @@ class DistributedDataParallelBase {
   std::unique_ptr<State> state_;
 };
 
-/// As placed_parameters(module), but what DistributedDataParallel would average with these options is trained,
-/// and tables have sparse gradients. Local. Throws InvalidArgumentError for a model that it would refuse.
+/// As placed_parameters(module), but what DistributedDataParallel would average with these options is
+/// trained, and tables have sparse gradients. Local. Throws InvalidArgumentError for a model that it would
+/// refuse.
 std::vector<PlacedParameter> placed_parameters(const torch::nn::Module& module,
                                                const DistributedDataParallelOptions& options);
 
