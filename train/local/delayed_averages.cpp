@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "libtorch/gradient_listener.hpp"
 #include "local/plan.hpp"
 #include "ranks/span.hpp"
 
@@ -18,7 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void require_dense(const train::Model& model) {
+void require_valid(const train::Model& model) {
+  for (const NamedTensor& parameter : model.trainable)
+    train::require_unheard(parameter.name, parameter.tensor);
   if (model.tables.empty()) return;
   throw InvalidArgumentError("'" + model.trainable[model.tables[0]].name +
                                  "' has sparse gradients: make the embedding with sparse(false)",
@@ -30,7 +33,7 @@ void require_dense(const train::Model& model) {
 struct DelayedAverages::State {
   State(const torch::nn::Module& module, Communicator& communicator)
       : own(communicator.split(0)),
-        model(train::agree_and_replicate("DelayedAverages", module, own, "no options", require_dense)),
+        model(train::agree_and_replicate("DelayedAverages", module, own, "no options", require_valid)),
         flats{flats_by_type(model.parameters), flats_by_type(model.parameters)} {}
 
   train::NamedTensors gradients() const {

@@ -4,6 +4,7 @@
 #include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
 #include "ranks/failure.hpp"
+#include "ranks/holders.hpp"
 #include "ranks/replicas.hpp"
 
 namespace kolo::train {
@@ -16,6 +17,11 @@ AgreedModel agree_on_model(const char* who, const torch::nn::Module& module, Com
   agree(communicator, who, lines, [&] {
     const Model model(module, DistributedDataParallelOptions{});
     require_valid(model);
+    for (const NamedTensor& parameter : model.all()) {
+      if (!shard_of(parameter.tensor)) continue;
+      throw InvalidArgumentError(
+          '\'' + parameter.name + "' is in shards of a ShardedDataParallel, which averages by itself", {});
+    }
     agreed = {.parameters = model.trainable, .buffers = {}, .frozen = model.frozen, .all = model.all()};
     for (const NamedTensor& buffer : model.buffers) {
       if (!buffer.tensor.is_floating_point()) continue;

@@ -77,6 +77,11 @@ std::string find_tied(const PipelineStage& stage, const std::vector<PipelineTie>
     }
     const std::string problem = problem_of([&] { dtype_of_tensor(found->scalar_type()); });
     if (!problem.empty()) return '\'' + name + "': " + problem;
+    if (train::shard_of(*found)) {
+      return "`tie` names '" + name +
+             "', which is in shards of a ShardedDataParallel: tie layers of one stage, " +
+             "which a module may share";
+    }
     (is_first ? pairs[i].first : pairs[i].last) = *found;
   }
   return {};

@@ -1,0 +1,144 @@
+// Each wrapper with each feature: it trains as one process does, or construction says why not.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/local.hpp"
+#include "kolo/train/sharded_data_parallel.hpp"
+#include "train/composition/wrappers.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test::composition {
+namespace {
+
+struct Row {
+  std::vector<std::string> trains;             ///< features
+  std::map<std::string, std::string> refused;  ///< feature, and what the error says
+};
+
+const std::map<std::string, Row> kTable = {
+    {"ddp",
+     {{"amp", "frozen", "no_sync", "hook", "wire", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
+    {"ddp, overlap_forward",
+     {{"amp", "frozen", "no_sync", "wire", "recompute", "tied"},
+      {{"hook", "the options hook and overlap_forward exclude each other"},
+       {"loss_scale", "loss scaling and overlap_forward exclude each other"},
+       {"clip", "a norm over all gradients and overlap_forward exclude each other"},
+       {"unused", "the options find_unused_parameters and overlap_forward exclude each other"}}}},
+    {"shards: state", {{"amp", "gather_type", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+    {"shards: gradients", {{"amp", "gather_type", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+    {"shards: parameters", {{"amp", "gather_type", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+    {"shards x data", {{"amp", "gather_type", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+    {"pipeline", {{"amp", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+    {"pipeline of shards",
+     {{"amp", "frozen", "clip", "recompute", "tied", "unused"},
+      {{"tie", "which is in shards of a ShardedDataParallel: tie layers of one stage"}}}},
+    {"tensor in ddp",
+     {{"amp", "frozen", "no_sync", "hook", "wire", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
+    {"DelayedAverages", {{"amp", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+    {"ModelAverager", {{"amp", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+};
+
+double largest_difference(const Whole& some, const Whole& others) {
+  double largest = 0;
+  for (const auto& [name, value] : some) {
+    const double difference = (value - others.at(name)).abs().max().item().toDouble();
+    largest = std::isnan(difference) ? difference : std::max(largest, difference);
+  }
+  return largest;
+}
+
+/// What one process makes of a feature, each computed once.
+const std::pair<Whole, Whole>& one_process(const Features& features, bool is_late) {
+  static std::map<std::pair<Features, bool>, std::pair<Whole, Whole>> known;
+  auto& [before, after] = known[{features, is_late}];
+  if (before.empty()) {
+    run_all(1, [&, &before = before, &after = after](Communicator& communicator) {
+      before = initial_values(communicator, features);
+      Trainer trainer = alone(communicator, features, is_late);
+      after = train(trainer, features);
+    });
+  }
+  return known[{features, is_late}];
+}
+
+void expect_to_train(const Wrapper& wrapper, const std::string& feature) {
+  const Features features{feature};
+  const auto& [before, after] = one_process(features, wrapper.is_late);
+  const double way = largest_difference(after, before);
+  ASSERT_GT(way, 1e-3);
+  if (feature == "clip" || feature == "frozen" || feature == "no_sync") {
+    ASSERT_GT(largest_difference(after, one_process({}, wrapper.is_late).second), 1e-3);
+  }
+  const bool is_rounded =
+      feature == "amp" || feature == "gather_type" || feature == "hook" || feature == "wire";
+  run_all(wrapper.ranks, [&, &before = before, &after = after](Communicator& communicator) {
+    at::set_num_threads(1);
+    Trainer trainer = wrapper.make(communicator, features, before);
+    const Whole values = train(trainer, features);
+    EXPECT_FALSE(values.empty());
+    EXPECT_LT(largest_difference(values, after), is_rounded ? 0.05 * way : 1e-10);
+  });
+}
+
+TEST(Composition, EachCellTrainsAsOneProcessOrIsRefused) {
+  at::set_num_threads(1);
+  for (const auto& [name, row] : kTable) {
+    const Wrapper& wrapper = wrappers().at(name);
+    for (const std::string& feature : row.trains) {
+      SCOPED_TRACE(name + " with " + feature);
+      expect_to_train(wrapper, feature);
+    }
+    for (const auto& [feature, text] : row.refused) {
+      const auto& before = one_process({feature}, wrapper.is_late).first;
+      const std::string said =
+          error_of_all(wrapper.ranks, [&, &feature = feature](Communicator& communicator) {
+            wrapper.make(communicator, {feature}, before);
+          });
+      EXPECT_NE(said.find(text), std::string::npos) << name << " with " << feature << ": " << said;
+    }
+  }
+}
+
+TEST(Composition, WhatWouldBeAveragedTwiceIsRefused) {
+  const auto refusal = [](const auto& wrap) {
+    return error_of_all(2, [&](Communicator& communicator) {
+      const torch::nn::Sequential model(torch::nn::Linear(4, 4));
+      wrap(model, communicator);
+    });
+  };
+  const std::string in_shards = "'0.weight' is in shards of a ShardedDataParallel, which averages by itself";
+  const std::string heard = "another object averages the gradient of '0.weight'";
+  using Net = torch::nn::SequentialImpl;
+  const std::vector<std::pair<std::string, std::string>> all = {
+      {in_shards, refusal([](const auto& model, Communicator& communicator) {
+         const ShardedDataParallel<Net> shards(model, communicator);
+         const ModelAverager averager(*model, communicator);
+       })},
+      {heard, refusal([](const auto& model, Communicator& communicator) {
+         const ShardedDataParallel<Net> shards(model, communicator);
+         const DelayedAverages averages(*model, communicator);
+       })},
+      {heard, refusal([](const auto& model, Communicator& communicator) {
+         const DistributedDataParallel<Net> parallel(model, communicator);
+         const DelayedAverages averages(*model, communicator);
+       })},
+      {heard, refusal([](const auto& model, Communicator& communicator) {
+         const DistributedDataParallel<Net> parallel(model, communicator);
+         const ShardedDataParallel<Net> shards(model, communicator);
+       })},
+  };
+  for (const auto& [text, said] : all) EXPECT_NE(said.find(text), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace kolo::test::composition
