@@ -13,6 +13,7 @@ void add_train(CLI::App& app, bool speaks);
 void add_tensor(CLI::App& app, bool speaks);
 void add_pipeline(CLI::App& app, bool speaks);
 void add_hybrid(CLI::App& app, bool speaks);
+void add_checkpoint(CLI::App& app, bool speaks);
 void add_fingerprint(CLI::App& app, bool speaks);
 
 }  // namespace kolo::bench

@@ -17,6 +17,7 @@ constexpr const char* kHelp =
   kolo run -n 4 -- bench_train tensor --profile layers.json        divided layers, of train_tensor --profile
   kolo run -n 4 -- bench_train pipeline --schedule 1f1b            stages that sleep, and how long ranks idle
   kolo run -n 4 -- bench_train hybrid --profile model.json --data 2 --pipeline 2 --borders 4 --micro-batches 8
+  kolo run -n 2 -- bench_train checkpoint --folder /tmp/run        time that a checkpoint takes from training
   kolo run -n 2 -- bench_train fingerprint                         bits to compare with those of another build
   scripts/cluster --hosts 4 --rate 1gbit -- bench_train replay --trace mlp.json --compute 1
 
@@ -35,6 +36,7 @@ int run(int argc, char** argv) {
   kolo::bench::add_tensor(app, speaks);
   kolo::bench::add_pipeline(app, speaks);
   kolo::bench::add_hybrid(app, speaks);
+  kolo::bench::add_checkpoint(app, speaks);
   kolo::bench::add_fingerprint(app, speaks);
   try {
     app.parse(argc, argv);

@@ -85,7 +85,7 @@ struct ParameterServerSettings {
   OptimizerFactory make_optimizer = {};
   /// Called before each update; to set learning rates, for example. May be empty.
   std::function<void(torch::optim::Optimizer&, const ServerProgress&)> before_update = {};
-  /// The file that holds this server's share, optimizer and last pushes: read at the start if it is there,
+  /// The folder that holds this server's share, optimizer and last pushes: read at the start if it is there,
   /// written at the start and end and every `checkpoint_every` updates. Empty: none, and a server that dies
   /// cannot come back.
   std::string checkpoint = {};

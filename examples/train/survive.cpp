@@ -1,11 +1,11 @@
-// train_survive: training with DistributedDataParallel that goes on, whichever rank dies. Rank 0 saves a
+// train_survive: training with DistributedDataParallel that goes on, whichever rank dies. The ranks save a
 // checkpoint now and then. When a rank is lost, the survivors shrink() the communicator, load the last
 // checkpoint and divide the data anew. Start it with
 //
-//     kolo run -n 4 --keep-going -- train_survive run.pt
+//     kolo run -n 4 --keep-going -- train_survive run
 //
-// and kill a rank while it runs. A job that is started again with the same file goes on from it, too. The
-// file must be where every rank that may become rank 0 finds it.
+// and kill a rank while it runs. A job that is started again with the same folder goes on from it, too. The
+// folder must be where every rank finds it.
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/Functions.h>
@@ -87,11 +87,12 @@ double train(kolo::Communicator& ranks, const Data& data, const std::string& pat
     loss.backward();  // throws PeerLostError on all ranks when one dies
     optimizer.step();
     if (++step % kStepsPerCheckpoint != 0 && step != steps) continue;
-    checkpoint.save(path, step, ranks);  // all ranks call it, and rank 0 writes
+    checkpoint.save(path, step, ranks);  // all ranks call it; written while training goes on
     if (ranks.rank() == 0)
       std::printf("step %llu: loss %.6f\n", static_cast<unsigned long long>(step), loss.item<double>());
     std::fflush(stdout);
   }
+  checkpoint.wait();
   const c10::NoGradGuard no_grad;
   return loss_of(data).item<double>();
 }

@@ -65,7 +65,7 @@ class Survive(unittest.TestCase):
                 self.assertIn(f"lost rank {rank}", job.text)
                 start = [int(at) for at in re.findall(r"3 ranks go on from step (\d+)", job.text)]
                 self.assertEqual(len(start), 1, job.text)
-                self.assertGreaterEqual(start[0], 100)
+                self.assertGreaterEqual(start[0], 50)
                 self.assertEqual(start[0] % 50, 0)
 
     def test_several_ranks_may_be_killed_together(self):
@@ -80,7 +80,7 @@ class Survive(unittest.TestCase):
             resumed = Job(checkpoint, ranks=2)
             self.check(resumed, left=2)
             start = int(re.search(r"2 ranks go on from step (\d+)", resumed.text)[1])
-            self.assertGreaterEqual(start, 100)
+            self.assertGreaterEqual(start, 50)  # that of step 100 may have been under way
             self.assertLess(start, STEPS)
             again = Job(checkpoint, ranks=3)
             self.check(again, left=3)

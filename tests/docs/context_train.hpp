@@ -24,7 +24,6 @@
 #include "kolo/train/pipeline_parallel.hpp"
 #include "kolo/train/precision.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
-#include "kolo/train/sharded_optimizer_state.hpp"
 #include "kolo/train/training_schedule.hpp"
 #include "methods/parameter_server.hpp"
 

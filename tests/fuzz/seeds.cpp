@@ -1,11 +1,12 @@
 // Writes the seeds of the fuzzers into
-// FOLDER/{handshake,frames,http,store_message,store_session,server_request}: messages of correct ranks, made
-// by the library's own code. So the seeds always match the protocol.
+// FOLDER/{handshake,frames,http,store_message,store_session,server_request,checkpoint}: messages of correct
+// ranks, made by the library's own code. So the seeds always match the protocol.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/format.hpp"
 #include "fuzz/store_wire.hpp"
 #include "methods/parameter_server/request.hpp"
 #include "net/handshake.hpp"
@@ -86,6 +87,19 @@ void server_requests(const fs::path& folder) {
   write_words(pack(Reply{.outcome = PushOutcome::applied, .staleness = 1, .version = 2, .sequence = 3}));
 }
 
+void checkpoints(const fs::path& folder) {
+  using namespace train;
+  FileHeader header{.step = 3, .entries = {{"a", {"U8", {3}}}, {"b[0:4]", {"F64", {4}}}}};
+  write(folder, lay_out(header));
+  CheckpointIndex index{.step = 3, .files = {{"rank-0.safetensors", {header.bytes, 7}}}};
+  index.tensors["a"] = {.dtype = "U8", .shape = {3}, .parts = {{{}, {}, "rank-0.safetensors", "a"}}};
+  index.tensors["b"] = {.dtype = "F64", .shape = {2, 4}, .dimension = 1, .order = {1, 0}};
+  index.tensors["b"].parts = {{{0, 2}, {0, 4}, "rank-0.safetensors", "b[0:4]"},
+                              {{2, 4}, {}, "rank-0.safetensors", "c"}};
+  const std::string text = text_of(index);
+  write(folder, text.substr(text.find('\n') + 1));  // the fuzzer computes the checksum
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -96,6 +110,7 @@ int main(int count, char** arguments) {
   frames(folder / "frames");
   write(folder / "http", "GET /metrics HTTP/1.1\r\nHost: a:9400\r\nAccept: text/plain\r\n\r\n");
   write(folder / "http", "POST /other HTTP/1.0\n\n");
+  checkpoints(folder / "checkpoint");
   server_requests(folder / "server_request");
   store(folder / "store_message", folder / "store_session");
   return 0;

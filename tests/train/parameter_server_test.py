@@ -93,7 +93,7 @@ class ParameterServer(unittest.TestCase):
             self.assertEqual(process.wait(TIMEOUT_S), 0, read(output))
             said = read(output)
             self.assertIn("was ended by signal 9", said)
-            self.assertRegex(said, r"server 1: goes on from .*server1.pt at update [1-9]\d*0\n")
+            self.assertRegex(said, r"server 1: goes on from .*server1 at update [1-9]\d*0\n")
 
     def test_a_worker_that_is_killed_is_dropped(self):
         for rule in ("synchronous", "clocks"):

@@ -1,19 +1,28 @@
 #include "kolo/train/checkpoint.hpp"
 
 #include <ATen/Functions.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstring>
+#include <exception>
 #include <filesystem>
-#include <span>
+#include <map>
+#include <optional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "checkpoint/file.hpp"
-#include "gradients/reducer.hpp"
+#include "checkpoint/old_file.hpp"
+#include "checkpoint/parts.hpp"
+#include "checkpoint/reader.hpp"
+#include "checkpoint/transfer.hpp"
+#include "checkpoint/writer.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
-#include "kolo/train/one_bit_adam.hpp"
 #include "libtorch/first_use.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "libtorch/hook_archive.hpp"
@@ -25,264 +34,384 @@
 namespace kolo {
 namespace {
 
+using train::HeldTensor;
+using train::of_rank;
+using train::Transfer;
+
 constexpr const char* kRandom = "random numbers";
-
-void touch_parameters(const torch::nn::Module& module) {
-  for (const at::Tensor& parameter : module.parameters()) train::FirstUse::touch(parameter);
-}
-
-/// Those that average the module's gradients.
-std::vector<train::Reducer*> reducers_of(const torch::nn::Module& module) {
-  std::vector<train::Reducer*> reducers;
-  for (const at::Tensor& parameter : module.parameters()) {
-    train::Reducer* const one = train::Reducer::of(parameter);
-    if (one != nullptr && std::ranges::find(reducers, one) == reducers.end()) reducers.push_back(one);
-  }
-  return reducers;
-}
-
-std::string layout_name(std::size_t reducer) {
-  return "layout of gradients " + std::to_string(reducer);
-}
-
-/// Without an operation that would wait for averages under way.
-void save_module(const torch::nn::Module& module, torch::serialize::OutputArchive& archive) {
-  touch_parameters(module);
-  module.save(archive);
-  const auto reducers = reducers_of(module);
-  for (std::size_t r = 0; r < reducers.size(); ++r) {
-    const auto [is_rebuilt, order, ends] = reducers[r]->layout();
-    std::vector<std::int64_t> words{is_rebuilt ? 1 : 0, static_cast<std::int64_t>(order.size())};
-    words.insert(words.end(), order.begin(), order.end());
-    words.insert(words.end(), ends.begin(), ends.end());
-    archive.write(layout_name(r), at::tensor(words, at::kLong));
-  }
-}
-
-/// Leaves those as they are that the archive does not tell of: the model was not wrapped, or kolo was older.
-void restore_layouts(std::span<train::Reducer* const> reducers, torch::serialize::InputArchive& archive) {
-  at::Tensor words;
-  for (std::size_t r = 0; r < reducers.size() && archive.try_read(layout_name(r), words); ++r) {
-    const auto* const word = words.data_ptr<std::int64_t>();
-    const std::int64_t* const ends = word + 2 + word[1];
-    reducers[r]->restore({word[0] != 0, {word + 2, ends}, {ends, word + words.numel()}});
-    words = at::Tensor();
-  }
-}
-
-/// libtorch takes a tensor of any shape for one that it loads.
-void load_module(torch::nn::Module& module, torch::serialize::InputArchive& archive) {
-  const auto shapes = [&] {
-    std::vector<std::pair<std::string, std::vector<std::int64_t>>> result;
-    for (const auto& item : module.named_parameters())
-      result.emplace_back(item.key(), item.value().sizes().vec());
-    for (const auto& item : module.named_buffers())
-      result.emplace_back(item.key(), item.value().sizes().vec());
-    return result;
-  };
-  const auto before = shapes();
-  const auto reducers = reducers_of(module);  // loaded parameters may have other accumulators
-  touch_parameters(module);
-  module.load(archive);
-  const auto after = shapes();
-  const auto [was, is] = std::ranges::mismatch(before, after);
-  if (was == before.end()) {
-    restore_layouts(reducers, archive);
-    return;
-  }
-  std::ostringstream text;
-  text << "'" << is->first << "' is " << at::IntArrayRef(is->second) << " there, and "
-       << at::IntArrayRef(was->second) << " in the model";
-  throw std::runtime_error(text.str());
-}
-
-/// Collective: what `action` throws on any rank, all ranks throw.
-template <typename Action>
-void on_all_ranks(Communicator& communicator, const char* what, const Action& action) {
-  if (const auto complaint = train::first_complaint(communicator, problem_of(action))) {
-    throw Error(
-        "rank " + std::to_string(complaint->rank) + " cannot " + what + " the checkpoint: " + complaint->text,
-        {.peer = complaint->rank, .collective = "Checkpoint"});
-  }
-}
 
 }  // namespace
 
-Checkpoint& Checkpoint::add(Entry entry) {
-  const auto is_equal = [&](const Entry& other) { return other.name == entry.name; };
-  if (entry.name == kRandom || std::ranges::any_of(entries_, is_equal))
-    throw InvalidArgumentError("the checkpoint has a '" + entry.name + "' already", {});
-  entries_.push_back(std::move(entry));
-  return *this;
-}
+struct Checkpoint::State {
+  struct Entry {
+    std::string name;
+    bool is_own = false;
+    torch::nn::Module* module = nullptr;
+    std::optional<PlacedModel> placed = {};
+    torch::optim::Optimizer* optimizer = nullptr;
+    Save save = {};  ///< of anything else
+    Load load = {};
 
-Checkpoint& Checkpoint::add(std::string name, torch::nn::Module& module) {
-  add({name, false, [&module](auto& archive) { save_module(module, archive); },
-       [&module](auto& archive) { load_module(module, archive); }, &module});
-  shared_[std::move(name)] = module.parameters();
-  return *this;
-}
-
-Checkpoint& Checkpoint::add(std::string name, torch::optim::Optimizer& optimizer) {
-  if (auto* const one_bit = dynamic_cast<OneBitAdam*>(&optimizer)) add(name + ", left out", one_bit->hook());
-  add({name, false, [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
-       [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }, nullptr});
-  for (const auto& group : optimizer.param_groups())
-    shared_[name].insert(shared_[name].end(), group.params().begin(), group.params().end());
-  return *this;
-}
-
-Checkpoint& Checkpoint::add_own(std::string name, torch::nn::Module& module) {
-  add(name, module);
-  shared_.erase(name);
-  entries_.back().is_of_rank = true;
-  return *this;
-}
-
-Checkpoint& Checkpoint::add_own(std::string name, torch::optim::Optimizer& optimizer) {
-  add(name, optimizer);
-  shared_.erase(name);
-  entries_.back().is_of_rank = true;
-  return *this;
-}
-
-Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
-  return add({std::move(name), true, [&hook](auto& archive) { train::save_hook(hook, archive); },
-              [&hook](auto& archive) { train::load_hook(hook, archive); }, nullptr});
-}
-
-std::vector<at::Tensor> Checkpoint::parameters() const {
-  std::vector<at::Tensor> result;
-  for (const Entry& entry : entries_) {
-    if (entry.model == nullptr) continue;
-    for (at::Tensor& parameter : entry.model->parameters()) result.push_back(std::move(parameter));
-  }
-  return result;
-}
-
-/// Rank 0's part is not that of the other ranks.
-void Checkpoint::require_same_parts(Communicator& communicator) const {
-  std::string parts;
-  for (const auto& [name, tensors] : shared_) {
-    for (const at::Tensor& tensor : tensors) {
-      if (const std::string part = train::part_text_of(tensor); !part.empty())
-        parts += '\'' + name + "' with " + part + '\n';
+    /// Of the tensors in a checkpoint.
+    std::string prefix(int rank) const {
+      return (is_own ? of_rank(rank) : "") + (is_model() ? local_prefix() : name);
     }
+    std::string local_prefix() const { return name == "model" ? "" : name + '/'; }
+    bool is_model() const { return module != nullptr || placed; }
+    std::vector<PlacedParameter> parameters() const {
+      return placed ? placed->parameters() : placed_parameters(*module);
+    }
+  };
+
+  Checkpoint& add(Checkpoint& whole, Entry entry) {
+    const auto is_equal = [&](const Entry& other) { return other.name == entry.name; };
+    if (entry.name == kRandom || std::ranges::any_of(entries, is_equal))
+      throw InvalidArgumentError("the checkpoint has a '" + entry.name + "' already", {});
+    entries.push_back(std::move(entry));
+    return whole;
+  }
+
+  /// A name and a region for each parameter of the optimizer.
+  train::NameParameter names_for(const torch::optim::Optimizer& optimizer) const;
+  void require_same_parts(Communicator& communicator) const;
+  /// Steps that wait for the first use of their parameters are part of the state.
+  void touch() const;
+  void transfer(Transfer& transfer);
+  void transfer(Entry& entry, Transfer& transfer);
+  void require_no_more(const Transfer& transfer, Communicator& communicator) const;
+  std::uint64_t load(const std::string& path, bool is_required, Communicator& communicator);
+  void load(train::CheckpointReader& reader, const std::string& folder, Communicator& communicator);
+  std::uint64_t load_old(const std::string& path, Communicator& communicator);
+  void load_old(Entry& entry, torch::serialize::InputArchive& archive);
+  void wait();
+
+  CheckpointOptions options;
+  std::vector<Entry> entries;
+  train::CheckpointCopy copy;
+  Communicator of, own;  ///< what save() was called with, and one of the thread's own
+  std::thread thread;    ///< writes the copy
+  std::exception_ptr error;
+};
+
+train::NameParameter Checkpoint::State::names_for(const torch::optim::Optimizer& optimizer) const {
+  std::map<const c10::TensorImpl*, HeldTensor> names;
+  for (std::size_t g = 0; g < optimizer.param_groups().size(); ++g) {
+    const auto& parameters = optimizer.param_groups()[g].params();
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      names[parameters[i].unsafeGetTensorImpl()] =
+          train::held_whole("parameter " + std::to_string(g) + '.' + std::to_string(i), parameters[i]);
+  }
+  for (const Entry& entry : entries) {
+    if (!entry.is_model()) continue;
+    for (const PlacedParameter& one : entry.parameters())
+      names[one.tensor.unsafeGetTensorImpl()] = train::held_part(entry.local_prefix() + one.name, one);
+  }
+  return [names = std::move(names)](const at::Tensor& parameter) {
+    return names.at(parameter.unsafeGetTensorImpl());
+  };
+}
+
+/// What is added whole must be so.
+void Checkpoint::State::require_same_parts(Communicator& communicator) const {
+  std::set<const c10::TensorImpl*> known;
+  std::string parts;
+  const auto look_at = [&](const std::string& name, const at::Tensor& tensor) {
+    const std::string part = train::part_text_of(tensor);
+    if (!part.empty() && !known.contains(tensor.unsafeGetTensorImpl()))
+      parts += '\'' + name + "' with " + part + '\n';
+  };
+  for (const Entry& entry : entries) {
+    if (!entry.is_model() || entry.is_own) continue;
+    for (const PlacedParameter& one : entry.parameters()) {
+      if (entry.placed || one.region != Region()) known.insert(one.tensor.unsafeGetTensorImpl());
+      look_at(entry.name, one.tensor);
+    }
+  }
+  for (const Entry& entry : entries) {
+    if (entry.optimizer == nullptr || entry.is_own) continue;
+    if (!train::has_known_states(*entry.optimizer)) known.clear();
+    for (const auto& group : entry.optimizer->param_groups())
+      for (const at::Tensor& parameter : group.params()) look_at(entry.name, parameter);
   }
   try {
     agree(communicator, "Checkpoint", parts);
   } catch (const MismatchError& error) {
     throw MismatchError(std::string(error.what()) +
-                            ", and it saves rank 0's part alone: add it with add_own(), or the optimizer of "
-                            "shards as a ShardedOptimizerState",
+                            ", and one of these parts alone would be saved: add the wrapper of the model, or "
+                            "what is each rank's own with add_own()",
                         error.context());
   }
 }
 
-std::string Checkpoint::saved(bool of_rank) const {
-  torch::serialize::OutputArchive archive;
-  for (const Entry& entry : entries_) {
-    if (entry.is_of_rank != of_rank) continue;
-    torch::serialize::OutputArchive inner(archive.compilation_unit());
-    entry.save(inner);
-    archive.write(entry.name, inner);
+void Checkpoint::State::touch() const {
+  for (const Entry& entry : entries) {
+    if (entry.is_model())
+      for (const PlacedParameter& one : entry.parameters()) train::FirstUse::touch(one.tensor);
+    if (entry.optimizer == nullptr) continue;
+    for (const auto& group : entry.optimizer->param_groups())
+      for (const at::Tensor& parameter : group.params()) train::FirstUse::touch(parameter);
   }
-  if (of_rank) archive.write(kRandom, train::RandomState::of({}).state);
-  std::ostringstream bytes;
-  archive.save_to(bytes);
-  return bytes.str();
 }
 
-void Checkpoint::load(bool of_rank, const std::string& bytes) {
-  std::istringstream stream(bytes);
-  torch::serialize::InputArchive archive;
-  archive.load_from(stream);
-  for (const Entry& entry : entries_) {
-    if (entry.is_of_rank != of_rank) continue;
-    torch::serialize::InputArchive inner;
-    if (!archive.try_read(entry.name, inner)) throw std::runtime_error("it has no '" + entry.name + "'");
+void Checkpoint::State::transfer(Entry& entry, Transfer& transfer) {
+  const std::string prefix = entry.prefix(transfer.rank());
+  if (entry.is_own) transfer.require_as_many();
+  if (entry.is_model()) {
+    const auto parameters = entry.parameters();
+    for (const PlacedParameter& one : parameters) transfer.tensor(train::held_part(prefix + one.name, one));
+    const auto layouts = train::layouts_of(parameters);
+    for (std::size_t i = 0; i < layouts.size(); ++i) {
+      const std::string name = of_rank(transfer.rank()) + entry.name + "/layout/" + std::to_string(i);
+      if (!transfer.wants(name)) continue;
+      const auto get = [&words = layouts[i]] {
+        return std::string(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(std::int64_t));
+      };
+      transfer.text(name, true, get, [parameters, i](const std::string& text) {
+        std::vector<std::int64_t> words(text.size() / sizeof(std::int64_t));
+        std::memcpy(words.data(), text.data(), words.size() * sizeof(std::int64_t));
+        train::restore_layout(parameters, i, words);
+      });
+    }
+  } else if (entry.optimizer != nullptr && train::has_known_states(*entry.optimizer)) {
+    train::transfer_optimizer(prefix, entry.is_own, *entry.optimizer, names_for(*entry.optimizer), transfer);
+  } else {
+    if (transfer.loads() && !transfer.has(prefix + "/archive"))
+      throw std::runtime_error("it has no '" + entry.name + "'");
+    const auto get = [&] {
+      torch::serialize::OutputArchive archive;
+      entry.save(archive);
+      std::ostringstream bytes;
+      archive.save_to(bytes);
+      return bytes.str();
+    };
+    transfer.text(prefix + "/archive", entry.is_own, get, [&entry](const std::string& text) {
+      auto archive = train::archive_of(text);
+      entry.load(archive);
+    });
+  }
+}
+
+void Checkpoint::State::transfer(Transfer& transfer) {
+  touch();
+  for (Entry& entry : entries) this->transfer(entry, transfer);
+  const std::string random = of_rank(transfer.rank()) + kRandom;
+  if (!transfer.wants(random)) return;
+  const at::Tensor state = train::RandomState::of({}).state;
+  transfer.tensor(train::held_whole(random, state));
+  transfer.then([state] { train::RandomState{train::generator_or_default({}), state}.apply(); });
+}
+
+/// Collective: a model there has no tensor that no rank wants.
+void Checkpoint::State::require_no_more(const Transfer& transfer, Communicator& communicator) const {
+  std::string mine;
+  for (const std::string& name : transfer.wanted) mine += name + '\n';
+  std::set<std::string> wanted;
+  for (const std::string& text : train::texts_of_all(communicator, mine)) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) wanted.insert(line);
+  }
+  for (const Entry& entry : entries) {
+    if (!entry.is_model() || entry.is_own) continue;
+    const std::string prefix = entry.local_prefix();
+    for (const auto& [name, tensor] : transfer.tensors()) {
+      if (name.starts_with(prefix) && name.find('/', prefix.size()) == std::string::npos &&
+          !wanted.contains(name))
+        throw Error("the checkpoint has '" + name + "', which no rank's '" + entry.name + "' has",
+                    {.collective = "Checkpoint"});
+    }
+  }
+}
+
+void Checkpoint::State::load(train::CheckpointReader& reader, const std::string& folder,
+                             Communicator& communicator) {
+  Transfer transfer(communicator, &reader);
+  train::on_all_ranks(communicator, "load", [&] {
+    const std::string problem = problem_of([&] { this->transfer(transfer); });
+    if (!problem.empty()) throw std::runtime_error(folder + ": " + problem);
+  });
+  require_no_more(transfer, communicator);
+  train::on_all_ranks(communicator, "load", [&] { transfer.run(); });
+}
+
+std::uint64_t Checkpoint::State::load(const std::string& path, bool is_required, Communicator& communicator) {
+  namespace fs = std::filesystem;
+  wait();
+  require_same_parts(communicator);
+  const int rank = communicator.rank();
+  std::string found;  // folders, the newest first
+  train::on_all_ranks(communicator, "look for", [&] {
+    if (rank != 0) return;
+    if (fs::is_regular_file(path) || fs::exists(path + "/index.json")) {
+      found = path + '\n';
+    } else if (fs::is_directory(path)) {
+      for (const std::uint64_t step : train::steps_in(path)) found += train::step_folder(path, step) + '\n';
+    }
+    if (found.empty() && is_required) throw std::runtime_error(path + ": there is no checkpoint");
+  });
+  std::istringstream folders(train::text_from(communicator, found, 0));
+  std::string folder, next;
+  std::getline(folders, folder);
+  if (folder.empty()) return 0;
+  if (communicator.all_reduce(std::uint8_t{rank == 0 && fs::is_regular_file(folder)}, ReduceOp::max) != 0)
+    return load_old(path, communicator);
+  for (;; folder = next) {
+    std::unique_ptr<train::CheckpointReader> reader;
+    auto complaint =
+        train::first_complaint(communicator, problem_of([&] {
+                                 reader = std::make_unique<train::CheckpointReader>(folder);
+                                 reader->check_files(static_cast<std::uint64_t>(rank),
+                                                     static_cast<std::uint64_t>(communicator.size()));
+                               }));
+    if (!complaint) {
+      if (const auto odd = train::find_odd(communicator, reader->index_crc()))
+        complaint = {odd->rank, folder + ": its index is not that of rank " + std::to_string(odd->usual)};
+    }
+    if (!complaint) {
+      load(*reader, folder, communicator);
+      return reader->index().step;
+    }
+    const std::string text =
+        "rank " + std::to_string(complaint->rank) + " cannot load the checkpoint: " + complaint->text;
+    if (!std::getline(folders, next))
+      throw Error(text, {.peer = complaint->rank, .collective = "Checkpoint"});
+    if (rank == 0) TORCH_WARN(text, "; ", next, " is loaded in its place");
+  }
+}
+
+void Checkpoint::State::load_old(Entry& entry, torch::serialize::InputArchive& archive) {
+  torch::serialize::InputArchive inner;
+  if (entry.placed || !archive.try_read(entry.name, inner))
+    throw std::runtime_error("it has no '" + entry.name + "'");
+  if (entry.module != nullptr) {
+    train::load_old_module(*entry.module, inner);
+  } else if (entry.optimizer != nullptr) {
+    train::load_old_optimizer(*entry.optimizer, names_for(*entry.optimizer), inner);
+  } else {
     entry.load(inner);
   }
-  if (!of_rank) return;
-  at::Tensor state;
-  archive.read(kRandom, state);
-  train::RandomState{train::generator_or_default({}), state}.apply();
 }
 
-void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator& communicator) const {
-  require_same_parts(communicator);
+std::uint64_t Checkpoint::State::load_old(const std::string& path, Communicator& communicator) {
   const int rank = communicator.rank();
-  const train::WholeParameters whole(parameters());
-  train::CheckpointFile file;
-  file.step = step;
-  std::string own;
-  on_all_ranks(communicator, "save", [&] {
-    if (rank == 0) file.shared = saved(false);
-    own = saved(true);
-  });
-  const auto ranks = static_cast<std::size_t>(communicator.size());
-  std::vector<std::uint64_t> sizes(ranks);
-  const std::uint64_t size = own.size();
-  communicator.all_gather(ConstBuffer(&size, 1, DType::uint64), Buffer(sizes));
-  std::uint64_t sum = 0;
-  for (const std::uint64_t bytes : sizes) sum += bytes;
-  std::string all;
-  on_all_ranks(communicator, "save", [&] { all.resize(rank == 0 ? sum : 0); });
-  communicator.gather(ConstBuffer(own.data(), own.size(), DType::uint8),
-                      Buffer(all.data(), all.size(), DType::uint8), 0, sizes);
-  on_all_ranks(communicator, "save", [&] {
+  std::vector<at::Tensor> parameters;
+  bool has_own = false;
+  for (const Entry& entry : entries) {
+    has_own = has_own || entry.is_own;
+    if (entry.module == nullptr) continue;
+    for (at::Tensor& parameter : entry.module->parameters()) parameters.push_back(std::move(parameter));
+  }
+  const train::WholeParameters whole(parameters);
+  train::OldFile file;
+  train::on_all_ranks(communicator, "load", [&] {
     if (rank != 0) return;
-    std::size_t at = 0;
-    for (const std::uint64_t bytes : sizes)
-      file.ranks.push_back(all.substr(std::exchange(at, at + bytes), bytes));
-    train::write_checkpoint(path, file);
-  });
-}
-
-std::uint64_t Checkpoint::load(const std::string& path, Communicator& communicator) {
-  require_same_parts(communicator);
-  const int rank = communicator.rank();
-  const auto ranks = static_cast<std::size_t>(communicator.size());
-  const bool has_own = std::ranges::any_of(entries_, &Entry::is_of_rank);
-  const train::WholeParameters whole(parameters());
-  train::CheckpointFile file;
-  on_all_ranks(communicator, "load", [&] {
-    if (rank != 0) return;
-    file = train::read_checkpoint(path);
-    if (has_own && file.ranks.size() != ranks) {
+    file = train::read_old_file(path);
+    if (has_own && std::cmp_not_equal(file.ranks.size(), communicator.size())) {
       throw std::runtime_error(path + ": it holds ranks' own states of " + std::to_string(file.ranks.size()) +
-                               " ranks, and there are " + std::to_string(ranks));
+                               " ranks, and there are " + std::to_string(communicator.size()));
     }
   });
+  communicator.broadcast(Buffer(&file.step, 1, DType::uint64), 0);
   const std::string shared = train::text_from(communicator, std::move(file.shared), 0);
-  // The step, and the sizes of what each rank gets: none where there are other ranks now.
-  std::vector<std::uint64_t> sizes(1 + ranks);
-  sizes[0] = file.step;
-  std::string all;
-  for (std::size_t r = 0; file.ranks.size() == ranks && r < ranks; ++r) {
-    sizes[1 + r] = file.ranks[r].size();
-    all += file.ranks[r];
+  file.ranks.resize(static_cast<std::size_t>(communicator.size()));  // of another number of ranks: not used
+  std::string own;
+  for (std::size_t r = 0; r < file.ranks.size(); ++r) {
+    std::string text = train::text_from(communicator, std::move(file.ranks[r]), 0);
+    if (std::cmp_equal(r, rank)) own = std::move(text);
   }
-  communicator.broadcast(Buffer(sizes), 0);
-  const std::uint64_t step = std::exchange(sizes[0], 0);
-  sizes.erase(sizes.begin());
-  std::string own(sizes[static_cast<std::size_t>(rank)], '\0');
-  communicator.scatter(ConstBuffer(all.data(), all.size(), DType::uint8),
-                       Buffer(own.data(), own.size(), DType::uint8), 0, sizes);
-  on_all_ranks(communicator, "load", [&] {
-    load(false, shared);
-    if (!own.empty()) load(true, own);
+  train::on_all_ranks(communicator, "load", [&] {
+    for (const bool is_own : {false, true}) {
+      if (is_own && own.empty()) continue;
+      auto archive = train::archive_of(is_own ? own : shared);
+      for (Entry& entry : entries)
+        if (entry.is_own == is_own) load_old(entry, archive);
+      if (!is_own) continue;
+      at::Tensor state;
+      archive.read(kRandom, state);
+      train::RandomState{train::generator_or_default({}), state}.apply();
+    }
   });
-  return step;
+  return file.step;
 }
 
-std::uint64_t Checkpoint::resume(const std::string& path, Communicator& communicator) {
-  std::uint8_t is_there = 0;
-  on_all_ranks(communicator, "look for", [&] {
-    if (communicator.rank() == 0 && std::filesystem::exists(path)) is_there = 1;
+void Checkpoint::State::wait() {
+  if (thread.joinable()) thread.join();
+  if (error) std::rethrow_exception(std::exchange(error, nullptr));
+}
+
+Checkpoint::Checkpoint(CheckpointOptions options) : state_(std::make_unique<State>()) {
+  if (options.keep == 0) throw InvalidArgumentError("a Checkpoint keeps 1 checkpoint or more", {});
+  state_->options = options;
+}
+
+Checkpoint::~Checkpoint() {
+  const std::string problem = problem_of([this] { wait(); });
+  if (!problem.empty()) TORCH_WARN(problem);
+}
+
+Checkpoint& Checkpoint::add(std::string name, bool is_own, torch::nn::Module& module) {
+  return state_->add(*this, {.name = std::move(name), .is_own = is_own, .module = &module});
+}
+
+Checkpoint& Checkpoint::add(std::string name, const PlacedModel& model) {
+  return state_->add(*this, {.name = std::move(name), .placed = model});
+}
+
+Checkpoint& Checkpoint::add(std::string name, bool is_own, torch::optim::Optimizer& optimizer) {
+  return state_->add(*this, {std::move(name),
+                             is_own,
+                             nullptr,
+                             {},
+                             &optimizer,
+                             [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
+                             [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }});
+}
+
+Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
+  return add(
+      std::move(name), true, [&hook](auto& archive) { train::save_hook(hook, archive); },
+      [&hook](auto& archive) { train::load_hook(hook, archive); });
+}
+
+Checkpoint& Checkpoint::add(std::string name, bool is_own, Save save, Load load) {
+  return state_->add(
+      *this, {.name = std::move(name), .is_own = is_own, .save = std::move(save), .load = std::move(load)});
+}
+
+void Checkpoint::save(const std::string& folder, std::uint64_t step, Communicator& communicator) {
+  State& state = *state_;
+  state.wait();
+  state.require_same_parts(communicator);
+  if (!(state.of == communicator)) {
+    state.of = communicator;
+    state.own = communicator.split(0);
+    state.copy = {};
+  }
+  state.copy.take(
+      [&] {
+        Transfer transfer(communicator);
+        state.transfer(transfer);
+        return std::move(transfer.held);
+      },
+      step, communicator);
+  state.thread = std::thread([&state, folder] {
+    try {
+      state.copy.write(folder, state.options.keep, state.own);
+    } catch (...) {
+      state.error = std::current_exception();
+    }
   });
-  communicator.broadcast(Buffer(&is_there, 1, DType::uint8), 0);
-  return is_there != 0 ? load(path, communicator) : 0;
+}
+
+void Checkpoint::wait() {
+  state_->wait();
+}
+
+std::uint64_t Checkpoint::load(const std::string& folder, Communicator& communicator) {
+  return state_->load(folder, true, communicator);
+}
+
+std::uint64_t Checkpoint::resume(const std::string& folder, Communicator& communicator) {
+  return state_->load(folder, false, communicator);
 }
 
 }  // namespace kolo

@@ -12,22 +12,30 @@
 
 namespace kolo::train {
 
+/// Where an optimizer's states have that of the parameter.
 template <typename States>
-auto& state_in(States& states, const at::Tensor& parameter) {
+auto state_key(const States&, const at::Tensor& parameter) {
   using Key = typename States::key_type;
   if constexpr (std::is_same_v<Key, std::string>) {  // libtorch 1.13
     std::ostringstream key;
     key << parameter.unsafeGetTensorImpl();
-    return states[key.str()];
+    return key.str();
   } else {
-    return states[parameter.unsafeGetTensorImpl()];
+    return Key(parameter.unsafeGetTensorImpl());
   }
 }
 
 /// Null where there is none yet; to be filled by the caller.
 inline std::unique_ptr<torch::optim::OptimizerParamState>& state_of(torch::optim::Optimizer& optimizer,
                                                                     const at::Tensor& parameter) {
-  return state_in(optimizer.state(), parameter);
+  return optimizer.state()[state_key(optimizer.state(), parameter)];
+}
+
+/// Null where there is none, and none is made.
+inline torch::optim::OptimizerParamState* find_state(torch::optim::Optimizer& optimizer,
+                                                     const at::Tensor& parameter) {
+  const auto found = optimizer.state().find(state_key(optimizer.state(), parameter));
+  return found == optimizer.state().end() ? nullptr : found->second.get();
 }
 
 }  // namespace kolo::train

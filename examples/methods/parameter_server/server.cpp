@@ -1,7 +1,6 @@
 #include "methods/parameter_server.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "kolo/error.hpp"
@@ -101,9 +100,7 @@ class ParameterServer::Service {
     replies_.resize(workers);
     if (settings_.checkpoint.empty()) return;
     if (settings_.checkpoint_every == 0) throw InvalidArgumentError("a checkpoint every 0 updates", {});
-    if (!std::filesystem::exists(settings_.checkpoint)) return;
-    load_server(settings_.checkpoint, *shard_, rules_->workers());
-    is_loaded_ = true;
+    is_loaded_ = load_server(settings_.checkpoint, *shard_, rules_->workers());
   }
 
   void begin() {

@@ -61,13 +61,15 @@ Communicator alone() {
 void save_server(const std::string& path, ServerShard& shard, std::vector<WorkerRecord>& workers) {
   ServerState state{shard, workers};
   Communicator own = alone();
-  Checkpoint().add("server", state).save(path, shard.version(), own);
+  Checkpoint checkpoint({.keep = 1});
+  checkpoint.add("server", state).save(path, shard.version() + 1, own);  // 0 is no checkpoint
+  checkpoint.wait();
 }
 
-void load_server(const std::string& path, ServerShard& shard, std::vector<WorkerRecord>& workers) {
+bool load_server(const std::string& path, ServerShard& shard, std::vector<WorkerRecord>& workers) {
   ServerState state{shard, workers};
   Communicator own = alone();
-  Checkpoint().add("server", state).load(path, own);
+  return Checkpoint().add("server", state).resume(path, own) != 0;
 }
 
 }  // namespace kolo::methods

@@ -49,7 +49,7 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
       ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
   app.add_option("--seed", options.seed, "Of the initial weights, the windows and the generated text");
   app.add_option("--checkpoint", options.checkpoint,
-                 "File to go on from if it is there; saved at each evaluation and at the end");
+                 "Folder to go on from if it is there; saved at each evaluation and at the end");
   app.add_option("--prompt", options.prompt, "What the generated text begins with");
   app.add_option("--generate", options.generate, "Bytes of text to generate at the end")
       ->check(CLI::NonNegativeNumber);

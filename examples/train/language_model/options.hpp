@@ -21,7 +21,7 @@ struct Options {
   std::string shard = "none";
   std::string precision = "auto";
   std::uint64_t seed = 1;
-  std::string checkpoint;  ///< file; empty: none
+  std::string checkpoint;  ///< folder; empty: none
   std::string prompt = "ring all-reduce\n    n 1: ";
   std::int64_t generate = 400;  ///< bytes
   double temperature = 0.7;

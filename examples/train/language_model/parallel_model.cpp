@@ -69,24 +69,12 @@ const kolo::CommunicationStatistics& ParallelModel::total() const {
 
 void ParallelModel::add_to(kolo::Checkpoint& checkpoint, torch::optim::Optimizer& optimizer) {
   if (sharded_) {
-    state_ = std::make_unique<kolo::ShardedOptimizerState>(*sharded_, optimizer);
-    checkpoint.add("model", sharded_->model()).add("optimizer", *state_);
+    checkpoint.add("model", *sharded_);
   } else {
     plain_->check(optimizer);
-    checkpoint.add("model", plain_->model()).add("optimizer", optimizer);
+    checkpoint.add("model", plain_->model());
   }
-}
-
-void ParallelModel::save(const kolo::Checkpoint& checkpoint, std::uint64_t step,
-                         kolo::Communicator& communicator) {
-  with_whole([&](TransformerImpl&) {
-    if (state_) state_->gather();
-    checkpoint.save(options_.checkpoint, step, communicator);
-  });
-}
-
-std::uint64_t ParallelModel::load(kolo::Checkpoint& checkpoint, kolo::Communicator& communicator) {
-  return with_whole([&](TransformerImpl&) { return checkpoint.resume(options_.checkpoint, communicator); });
+  checkpoint.add("optimizer", optimizer);
 }
 
 }  // namespace language_model

@@ -13,7 +13,6 @@
 #include "kolo/train/checkpoint.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
-#include "kolo/train/sharded_optimizer_state.hpp"
 #include "language_model/model.hpp"
 #include "language_model/options.hpp"
 
@@ -44,9 +43,6 @@ class ParallelModel {
 
   /// For a checkpoint of this model and an optimizer of groups(), which both must outlive it.
   void add_to(kolo::Checkpoint& checkpoint, torch::optim::Optimizer& optimizer);
-  /// Collective: as save() and resume() of the checkpoint.
-  void save(const kolo::Checkpoint& checkpoint, std::uint64_t step, kolo::Communicator& communicator);
-  std::uint64_t load(kolo::Checkpoint& checkpoint, kolo::Communicator& communicator);
 
  private:
   struct Part {
@@ -60,7 +56,6 @@ class ParallelModel {
   const Options& options_;
   std::unique_ptr<kolo::DistributedDataParallel<TransformerImpl>> plain_;  ///< one of these two
   std::unique_ptr<kolo::ShardedDataParallel<TransformerImpl>> sharded_;
-  std::unique_ptr<kolo::ShardedOptimizerState> state_;
 };
 
 }  // namespace language_model

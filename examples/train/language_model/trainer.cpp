@@ -216,7 +216,7 @@ class Training {
 
   void resume() {
     if (options_.checkpoint.empty()) return;
-    history_.steps = static_cast<std::int64_t>(model_.load(checkpoint_, communicator_));
+    history_.steps = static_cast<std::int64_t>(checkpoint_.resume(options_.checkpoint, communicator_));
     if (history_.steps == 0) return;
     first_step_ = history_.steps;
     if (communicator_.rank() == 0)
@@ -225,10 +225,11 @@ class Training {
 
   void save() {
     if (options_.checkpoint.empty()) return;
-    model_.save(checkpoint_, static_cast<std::uint64_t>(history_.steps), communicator_);
+    checkpoint_.save(options_.checkpoint, static_cast<std::uint64_t>(history_.steps), communicator_);
   }
 
   void finish() {
+    checkpoint_.wait();
     model_.with_whole([&](TransformerImpl& model) {
       if (communicator_.rank() != 0 || history_.signal != 0 || options_.generate == 0) return;
       const kolo::Autocast autocast(in_bfloat16_);

@@ -36,7 +36,7 @@ kolo::methods::ParameterServerSettings settings_of(const Options& options, const
   settings.checkpoint_every = options.checkpoint_every;
   if (options.checkpoint.empty()) return settings;
   std::filesystem::create_directories(options.checkpoint);
-  settings.checkpoint = options.checkpoint + "/server" + std::to_string(server) + ".pt";
+  settings.checkpoint = options.checkpoint + "/server" + std::to_string(server);
   return settings;
 }
 

@@ -28,7 +28,7 @@ void expect_to_go_on(
     const std::function<void(Averager&, Chain&, torch::optim::Optimizer&, int step, int rank)>& make_step) {
   at::set_num_threads(1);
   const TemporaryFolder folder;
-  const std::string path = folder / "run.pt";
+  const std::string path = folder / "run";
   std::map<int, std::vector<std::uint8_t>> expected;
   std::mutex mutex;
   for (const bool from_file : {false, true}) {
@@ -103,7 +103,7 @@ TEST(LocalCheckpoints, AveragesUnderWayAreNotLost) {
 
 TEST(LocalCheckpoints, OfOtherOptionsAreRefusedByAllRanks) {
   const TemporaryFolder folder;
-  const std::string path = folder / "run.pt";
+  const std::string path = folder / "run";
   const auto with_period = [&](Communicator& communicator, std::uint64_t period, bool saves) {
     Chain chain(1);
     ModelAverager averager(*chain, communicator, {.period = period});

@@ -102,7 +102,7 @@ TEST(PartsOfModels, AreNotMixedWithOtherParts) {
 }
 
 TEST(PartsOfModels, AreEachRanksOwnInACheckpoint) {
-  const std::string path = testing::TempDir() + "kolo_parts.pt";
+  const std::string path = testing::TempDir() + "kolo_parts";
   run_all(2, [&](Communicator& communicator) {
     torch::nn::Linear stage(8, 8);
     fill(*stage, communicator.rank());
@@ -116,6 +116,7 @@ TEST(PartsOfModels, AreEachRanksOwnInACheckpoint) {
     Checkpoint own;
     own.add_own("stage", *stage).add_own("steps", steps);
     own.save(path, 1, communicator);
+    own.wait();
     fill(*stage, 9);
     EXPECT_EQ(own.load(path, communicator), 1u);
     EXPECT_EQ(bits(stage->parameters()), before);
@@ -123,9 +124,9 @@ TEST(PartsOfModels, AreEachRanksOwnInACheckpoint) {
     const ShardedDataParallel sharded(two_layers(), communicator, {});
     torch::optim::SGD of_shards(sharded.parameters(), 0.1);
     expect_said(refusal_by([&] { Checkpoint().add("steps", of_shards).load(path, communicator); }),
-                "as a ShardedOptimizerState");
+                "add the wrapper of the model");
   });
-  std::filesystem::remove(path);
+  std::filesystem::remove_all(path);
 }
 
 TEST(PartsOfModels, ASecondWrapperOfShardsIsRefused) {

@@ -11,7 +11,6 @@
 #include "kolo/train/checkpoint.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
-#include "kolo/train/sharded_optimizer_state.hpp"
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
 
@@ -24,7 +23,7 @@ using MakeOptimizer = std::function<Optimizer(const std::vector<at::Tensor>&, co
 class ShardedCheckpoint : public testing::Test {
  protected:
   ~ShardedCheckpoint() override { std::filesystem::remove_all(folder_); }
-  std::string file() const { return folder_ / "run.pt"; }
+  std::string file() const { return folder_ / "run"; }
 
  private:
   std::filesystem::path make() {
@@ -37,9 +36,8 @@ class ShardedCheckpoint : public testing::Test {
 struct Run {
   Run(Communicator& communicator, Shard shard, const MakeOptimizer& make)
       : model(Tower(2), communicator, {.shard = shard}),
-        optimizer(make(model.parameters(), sum_over_ranks(model.placed()))),
-        state(model, *optimizer) {
-    checkpoint.add("model", model.model()).add("optimizer", state);
+        optimizer(make(model.parameters(), sum_over_ranks(model.placed()))) {
+    checkpoint.add("model", model).add("optimizer", *optimizer);
   }
   /// All ranks have the same samples, so that their number does not matter.
   void train(int first, int last) {
@@ -48,15 +46,6 @@ struct Run {
       squares(model(numbers(3, 7, step).to(at::kDouble)), numbers(3, 7, 900).to(at::kDouble)).backward();
       optimizer->step();
     }
-  }
-  void save(const std::string& path, std::uint64_t step, Communicator& communicator) {
-    const auto whole = model.whole();
-    state.gather();
-    checkpoint.save(path, step, communicator);
-  }
-  std::uint64_t load(const std::string& path, Communicator& communicator) {
-    const auto whole = model.whole();
-    return checkpoint.load(path, communicator);
   }
   std::vector<at::Tensor> values() {
     const auto whole = model.whole();
@@ -68,7 +57,6 @@ struct Run {
 
   ShardedDataParallel<TowerImpl> model;
   Optimizer optimizer;
-  ShardedOptimizerState state;
   Checkpoint checkpoint;
 };
 
@@ -78,7 +66,7 @@ void expect_to_go_on(const std::string& file, const MakeOptimizer& make) {
     at::set_num_threads(1);
     Run run(communicator, Shard::parameters, make);
     run.train(0, 5);
-    run.save(file, 5, communicator);
+    run.checkpoint.save(file, 5, communicator);
     run.train(5, 10);
     const auto values = run.values();
     if (communicator.rank() == 0) straight = values;
@@ -89,7 +77,7 @@ void expect_to_go_on(const std::string& file, const MakeOptimizer& make) {
       at::set_num_threads(1);
       Run run(communicator, shard, make);
       run.train(0, 2);  // what is there before is replaced
-      EXPECT_EQ(run.load(file, communicator), 5U);
+      EXPECT_EQ(run.checkpoint.load(file, communicator), 5U);
       run.train(5, 10);
       const auto values = run.values();
       for (std::size_t i = 0; i < values.size(); ++i)
@@ -115,15 +103,6 @@ TEST_F(ShardedCheckpoint, LambGoesOnToo) {
   expect_to_go_on(file(), [](const auto& parameters, const SumOverRanks& sum) {
     return std::make_unique<LAMB>(parameters, LAMBOptions(0.02), sum);
   });
-}
-
-TEST_F(ShardedCheckpoint, AnOptimizerOfOtherParametersIsRefused) {
-  const std::string said = error_of_all(2, [](Communicator& communicator) {
-    ShardedDataParallel model(Tower(1), communicator, {});
-    torch::optim::SGD optimizer(model.model().parameters(), 0.1);
-    const ShardedOptimizerState state(model, optimizer);
-  });
-  EXPECT_NE(said.find("is not one of the model's shards"), std::string::npos) << said;
 }
 
 }  // namespace

@@ -290,15 +290,16 @@ TEST(ServerFaults, ADamagedCheckpointIsAnErrorThatNamesIt) {
   ServerShard shard(layout, 0, sgd(0.1), {});
   std::vector<WorkerRecord> workers(1);
   save_server(path, shard, workers);
-  load_server(path, shard, workers);
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  EXPECT_TRUE(load_server(path, shard, workers));
+  const std::string name = path + "/step-1/rank-0.safetensors";
+  std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
   const std::string bytes = (std::ostringstream() << file.rdbuf()).str();
   const float value = shard.parameters().flatten()[3].item<float>();
   const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
   ASSERT_NE(at, std::string::npos);
   file.seekp(static_cast<std::streamoff>(at));
   file.put(static_cast<char>(bytes[at] ^ 1)).flush();
-  EXPECT_NE(problem_of([&] { load_server(path, shard, workers); }).find(path + ": it is damaged"),
+  EXPECT_NE(problem_of([&] { load_server(path, shard, workers); }).find(name + ": it is damaged"),
             std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// Checkpoint: what training needs to go on after all ranks have ended, in one file.
+// Checkpoint: what training needs to go on after all ranks have ended, in a folder of safetensors.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -10,12 +10,13 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/hooks.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace kolo {
 
@@ -29,6 +30,12 @@ concept SavesAndLoads = requires(T& thing, torch::serialize::OutputArchive& out,
   thing.load(in);
 };
 
+/// What knows which regions of a model this rank has.
+template <typename T>
+concept Wrapper = requires(const T& wrapper) {
+  { wrapper.placed() } -> std::same_as<const PlacedModel&>;
+};
+
 }  // namespace train
 
 /// What has a state that an archive of libtorch can hold, beside models and optimizers: a sampler, an object
@@ -37,71 +44,108 @@ template <typename T>
 concept Archived = train::SavesAndLoads<T> && !std::derived_from<T, torch::nn::Module> &&
                    !std::derived_from<T, torch::optim::Optimizer>;
 
-/// The things whose states a file holds, each under a name. What is the same on all ranks (models,
-/// optimizers, samplers) is saved by rank 0; gradient hooks, the state of libtorch's random numbers, and what
-/// add_own() is given are each rank's own. Not thread-safe; the things must outlive it.
+/// Settings of a Checkpoint. The same on all ranks.
+struct CheckpointOptions {
+  std::uint64_t keep =
+      2;  ///< how many checkpoints save() leaves in a folder, the new one included; 1 or more
+};
+
+/// The things whose states a checkpoint holds, each under a name. It is a folder: of each rank
+/// rank-R.safetensors, and index.json, which says what is where. Each part of a model and of an optimizer's
+/// state is written by one of the ranks that have it, so that all write about as much, and nothing is
+/// gathered.
+///
+/// | added as                     | tensors                                                                |
+/// | ---------------------------- | ---------------------------------------------------------------------- |
+/// | "model", a model             | "first.weight": parameters and buffers, as in named_parameters()       |
+/// | "net", a model               | "net/first.weight"                                                     |
+/// | "optimizer", an optimizer    | "optimizer/first.weight/exp_avg", "optimizer/options/0"                |
+/// | "hook", a GradientHook       | "rank-0/hook/NAME", of each rank                                       |
+/// | "sampler", an object         | "sampler/archive": bytes of rank 0; by add_own() "rank-0/sampler/archive"
+/// |
+///
+/// libtorch's random numbers are each rank's own too. Not thread-safe; the things must outlive it.
 ///
 ///     kolo::Checkpoint checkpoint;
 ///     checkpoint.add("model", *net).add("optimizer", optimizer).add("sampler", sampler);
-///     std::uint64_t step = checkpoint.resume("run.pt", communicator);
+///     std::uint64_t step = checkpoint.resume("run", communicator);
 class Checkpoint {
  public:
-  /// Puts a thing's state into the file from now on, under this name. All ranks add the same things. Throws
-  /// InvalidArgumentError where the name is taken; "random numbers" always is. save() and load() throw
-  /// MismatchError, on all ranks, for parts of a model that differ between them: a pipeline's stages, shards.
-  Checkpoint& add(std::string name, torch::nn::Module& module);
-  Checkpoint& add(std::string name, torch::optim::Optimizer& optimizer);
+  /// Throws InvalidArgumentError where `keep` is 0.
+  explicit Checkpoint(CheckpointOptions options = {});
+  /// Waits until what save() has begun is written or has failed, and warns if wait() has not told of that.
+  ~Checkpoint();
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+
+  /// Puts a thing's state into checkpoints from now on, under this name. All ranks add the same things.
+  /// Throws InvalidArgumentError where the name is taken; "random numbers" always is. Of a divided module
+  /// (ColumnParallelLinear) and of a model in a ShardedDataParallel each rank saves its slice or shard.
+  /// save() and load() throw MismatchError, on all ranks, for other parts of a model: a pipeline's stages.
+  Checkpoint& add(std::string name, torch::nn::Module& module) { return add(std::move(name), false, module); }
+  /// The same for the regions that this rank has of a model.
+  Checkpoint& add(std::string name, const PlacedModel& model);
+  /// The same for the model of a DistributedDataParallel, ShardedDataParallel or PipelineParallel.
+  template <train::Wrapper T>
+  Checkpoint& add(std::string name, T& wrapper) {
+    if constexpr (requires { wrapper.model(); }) {
+      return add(std::move(name), wrapper.model());
+    } else {
+      return add(std::move(name), wrapper.placed());
+    }
+  }
+  /// The same for an optimizer of parameters of these models. SGD, Adam, AdamW, RMSprop, Adagrad, LARS, LAMB
+  /// and SparseAdam are saved tensor by tensor; another one as rank 0's archive, which cannot be of parts.
+  Checkpoint& add(std::string name, torch::optim::Optimizer& optimizer) {
+    return add(std::move(name), false, optimizer);
+  }
   Checkpoint& add(std::string name, GradientHook& hook);
-  /// As add(), for models and optimizers that differ from rank to rank, as between two averages of a
-  /// ModelAverager.
-  Checkpoint& add_own(std::string name, torch::nn::Module& module);
-  Checkpoint& add_own(std::string name, torch::optim::Optimizer& optimizer);
-  /// As add(), for whatever has save() and load(): a DistributedSampler, a LossScaler, a ModelAverager.
+  /// The same for whatever has save() and load(): a DistributedSampler, a LossScaler, a ModelAverager.
   template <Archived T>
   Checkpoint& add(std::string name, T& thing) {
-    return add(entry_of(std::move(name), false, thing));
+    return add(std::move(name), false, thing);
   }
-  /// As add_own(), for whatever has save() and load() and differs from rank to rank.
-  template <Archived T>
+  /// As add(), for things that differ from rank to rank, as models do between two averages of a
+  /// ModelAverager.
+  template <typename T>
   Checkpoint& add_own(std::string name, T& thing) {
-    return add(entry_of(std::move(name), true, thing));
+    return add(std::move(name), true, thing);
   }
 
-  /// Collective: rank 0 writes the file. A file of that name is there, whole, at every moment: a new one
-  /// takes the place of an old one when it is on the disk. If a rank cannot save, all ranks throw Error that
-  /// names it and says why, and nothing of the new file is left.
-  void save(const std::string& path, std::uint64_t step, Communicator& communicator) const;
+  /// Collective: copies this rank's share, and returns; a thread writes FOLDER/step-N meanwhile, which has
+  /// that name when it is whole and on the disk. Older ones are removed then: see CheckpointOptions. All
+  /// ranks write into one folder. The memory of the copy is kept. Throws what wait() throws, of the save
+  /// before; Error that names the rank, on all ranks, if one cannot save.
+  void save(const std::string& folder, std::uint64_t step, Communicator& communicator);
+  /// Until all ranks have written what save() has begun. Throws, on all ranks, Error that names the rank that
+  /// could not and says why; nothing of that checkpoint is left then, and older ones are there.
+  void wait();
 
-  /// Collective: rank 0 reads the file, and all ranks load it. Returns the step that it was saved at. If the
-  /// file cannot be read, is damaged, lacks one of the things, has one of another shape, or ranks' own states
-  /// of another number of ranks, all ranks throw Error that says so; the things are of no use then. Without
-  /// such states the number of ranks may be another; random numbers go on as they are then.
-  std::uint64_t load(const std::string& path, Communicator& communicator);
-  /// Collective: load() where rank 0 has such a file. Otherwise all ranks get 0 and nothing is loaded. The
-  /// other ranks' hosts need no such file; whether they have one makes no difference.
-  std::uint64_t resume(const std::string& path, Communicator& communicator);
+  /// Collective: loads FOLDER/step-N, the newest one of FOLDER that is whole, or the file that kolo wrote
+  /// before 0.2. Returns the step that it was saved at. Another number of ranks, and of shards or slices, may
+  /// have saved it, but for what is each rank's own. All ranks read it; they check it first, each rank some
+  /// files. A damaged one is left out with a warning, if FOLDER has several. Throws Error that names the
+  /// rank, on all ranks, where none is whole, lacks one of the things, or has one of another shape, in which
+  /// case nothing is changed.
+  std::uint64_t load(const std::string& folder, Communicator& communicator);
+  /// Collective: load() where rank 0 finds one. Otherwise all ranks get 0 and nothing is loaded.
+  std::uint64_t resume(const std::string& folder, Communicator& communicator);
 
  private:
-  struct Entry {
-    std::string name;
-    bool is_of_rank = false;
-    std::function<void(torch::serialize::OutputArchive&)> save;
-    std::function<void(torch::serialize::InputArchive&)> load;
-    torch::nn::Module* model = nullptr;  ///< null for other things
-  };
+  using Save = std::function<void(torch::serialize::OutputArchive&)>;
+  using Load = std::function<void(torch::serialize::InputArchive&)>;
+  Checkpoint& add(std::string name, bool is_own, torch::nn::Module& module);
+  Checkpoint& add(std::string name, bool is_own, torch::optim::Optimizer& optimizer);
+  Checkpoint& add(std::string name, bool is_own, Save save, Load load);
   template <Archived T>
-  static Entry entry_of(std::string name, bool is_of_rank, T& thing) {
-    return {std::move(name), is_of_rank, [&thing](auto& archive) { thing.save(archive); },
-            [&thing](auto& archive) { thing.load(archive); }, nullptr};
+  Checkpoint& add(std::string name, bool is_own, T& thing) {
+    return add(
+        std::move(name), is_own, [&thing](auto& archive) { thing.save(archive); },
+        [&thing](auto& archive) { thing.load(archive); });
   }
-  Checkpoint& add(Entry entry);
-  std::vector<at::Tensor> parameters() const;
-  void require_same_parts(Communicator& communicator) const;
-  std::string saved(bool of_rank) const;
-  void load(bool of_rank, const std::string& bytes);
 
-  std::vector<Entry> entries_;
-  std::map<std::string, std::vector<at::Tensor>> shared_;  ///< by name, what models and optimizers have
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace kolo

@@ -1,0 +1,69 @@
+// Reads a folder of a checkpoint: its index, and regions of tensors from its files.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "checkpoint/format.hpp"
+
+namespace kolo::train {
+
+/// "F32" for kFloat. Throws std::runtime_error for a type that safetensors do not have; the inverse too.
+std::string dtype_name(at::ScalarType type);
+at::ScalarType scalar_type(const std::string& dtype);
+
+/// An open file. Throws std::runtime_error with the system's words.
+class DiskFile {
+ public:
+  DiskFile(const std::string& path, int flags);
+  ~DiskFile();
+  DiskFile(const DiskFile&) = delete;
+  DiskFile& operator=(const DiskFile&) = delete;
+  std::uint64_t size() const;
+  void read(std::uint64_t at, void* to, std::uint64_t bytes) const;
+  void write(const void* from, std::uint64_t bytes);
+  void sync();
+
+ private:
+  int fd_;
+};
+
+/// Not thread-safe.
+class CheckpointReader {
+ public:
+  /// Reads the index. Throws std::exception, with the file's name, where there is none, or none that is
+  /// whole.
+  explicit CheckpointReader(std::string folder);
+  const CheckpointIndex& index() const { return index_; }
+  /// Of the index's text.
+  std::uint32_t index_crc() const { return index_crc_; }
+  /// Reads every file whose number is `rank` modulo `ranks`, and throws std::exception, with its name, unless
+  /// it is as the index says.
+  void check_files(std::uint64_t rank, std::uint64_t ranks);
+  /// Throws std::runtime_error unless the parts of `there` that this region needs are in their files.
+  void check(const StoredTensor& there, const StoredTensor& here);
+  /// The elements of the one part of `here`: for a range [count], else the sizes of the slice, row-major.
+  at::Tensor read(const StoredTensor& there, const StoredTensor& here);
+
+ private:
+  struct Open {
+    DiskFile file;
+    FileHeader header;
+  };
+  template <typename Action>
+  auto named(const std::string& file, const Action& action);
+  Open& open(const std::string& file);
+  const FileEntry& entry(const StoredTensor& there, const StoredPart& part);
+
+  std::string folder_;
+  CheckpointIndex index_;
+  std::uint32_t index_crc_ = 0;
+  std::map<std::string, std::unique_ptr<Open>> files_;
+};
+
+}  // namespace kolo::train

@@ -1,0 +1,70 @@
+// Transfer: one description of what a checkpoint holds serves to save it and to load it.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/reader.hpp"
+#include "kolo/communicator.hpp"
+
+namespace kolo::train {
+
+/// Collective: what `action` throws on any rank, all ranks throw as Error: "rank 1 cannot save the
+/// checkpoint: ...".
+void on_all_ranks(Communicator& communicator, const char* verb, const std::function<void()>& action);
+/// "rank-3/", with which the names of a rank's own tensors begin.
+std::string of_rank(int rank);
+
+/// A region of a tensor that this rank has.
+struct HeldTensor {
+  std::string name;
+  StoredTensor whole;    ///< with one part, or none where this rank has no element
+  at::Tensor values;     ///< the elements of the part
+  bool is_dealt = true;  ///< any rank that has it may write it; otherwise the first one does
+};
+/// All of a tensor.
+HeldTensor held_whole(std::string name, const at::Tensor& values, bool is_dealt = true);
+
+/// Saves, or loads in two parts: what does not fit is found before run() changes anything.
+class Transfer {
+ public:
+  /// Null: saves.
+  Transfer(const Communicator& communicator, CheckpointReader* there = nullptr)
+      : rank_(communicator.rank()), ranks_(communicator.size()), there_(there) {}
+
+  bool loads() const { return there_ != nullptr; }
+  int rank() const { return rank_; }
+  bool has(const std::string& name) const { return tensors().contains(name); }
+  /// While it loads: all that is there.
+  const StoredTensors& tensors() const { return there_->index().tensors; }
+  /// Throws std::runtime_error where another number of ranks has saved what is each rank's own.
+  void require_as_many() const;
+  /// Whether a rank's own state, without which training goes on, is to be saved, or there to be loaded.
+  bool wants(const std::string& name) const;
+
+  /// Saves the region, or loads it, into its values or the tensor that `target` returns then. Throws
+  /// std::runtime_error where there is none of this name, type and shape.
+  void tensor(HeldTensor region, std::function<at::Tensor()> target = {});
+  /// Saves what `get` returns, on rank 0 or on each rank, or gives `set` what is there.
+  void text(const std::string& name, bool is_own, const std::function<std::string()>& get,
+            std::function<void(const std::string&)> set);
+  /// Called by run(), in turn with what else is loaded.
+  void then(std::function<void()> action) { steps_.push_back(std::move(action)); }
+  void run();
+
+  std::vector<HeldTensor> held;  ///< to be saved
+  std::set<std::string> wanted;  ///< names of what is loaded
+
+ private:
+  int rank_, ranks_;
+  CheckpointReader* there_;
+  std::vector<std::function<void()>> steps_;
+};
+
+}  // namespace kolo::train
