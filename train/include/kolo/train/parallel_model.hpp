@@ -51,16 +51,17 @@ class PlacedModel {
   /// A region, and the rank of the holders that counts it: the first one that has it. Others may have it,
   /// too.
   struct Piece {
-    int rank = 0;
-    Region region;
+    int rank = 0;   ///< of the holders, that counts it
+    Region region;  ///< `cut` and `range` are set where they are not all that there is
   };
   /// A parameter or buffer of the whole model.
   struct Whole {
-    std::string name;
-    at::ScalarType type;
-    std::vector<std::int64_t> sizes, order;  ///< as `whole` and `order` of PlacedParameter
-    bool is_trained = true;
-    std::vector<Piece> pieces;  ///< that are not empty, each once, in the order of their elements
+    std::string name;                 ///< as PlacedParameter::name
+    at::ScalarType type;              ///< of the elements
+    std::vector<std::int64_t> sizes;  ///< as PlacedParameter::whole
+    std::vector<std::int64_t> order;  ///< as PlacedParameter::order
+    bool is_trained = true;           ///< as PlacedParameter::is_trained
+    std::vector<Piece> pieces;        ///< that are not empty, each once, in the order of their elements
   };
 
   /// Collective over `holders`, the ranks with one copy of the model; not valid: this rank alone. Throws, on

@@ -49,9 +49,9 @@ struct ShardedDataParallelOptions {
   /// parameters, and those that several units use, are there from their first use to the end of backward().
   std::vector<std::string> units = {};
   /// With BFloat16 (or Half) the module's parameters are of that type, and are gathered with half the bytes;
-  /// shards, averages of gradients and the optimizer stay float32 (P. Micikevicius et al.: "Mixed Precision
-  /// Training", ICLR 2018, section 3.1). Trained parameters are float32 or of that type; frozen ones of
-  /// float32 are rounded to it. Inputs of operations must have that type too, or be in an Autocast. A rank
+  /// shards, averages of gradients and the optimizer stay float32. See P. Micikevicius et al.: "Mixed
+  /// Precision Training", ICLR 2018, section 3.1. Trained parameters are float32 or of that type; frozen ones
+  /// of float32 are rounded to it. Inputs of operations must have that type too, or be in an Autocast. A rank
   /// then holds 6P + 12P/N, 2P + 16P/N, or 16P/N + two units of half the size.
   std::optional<at::ScalarType> gather_type = {};
   /// Copy rank 0's buffers (of batch normalization, say) to all ranks at the end of each backward().
