@@ -71,13 +71,15 @@ bool is_finite(const FlatTensors& flat) {
 
 }  // namespace
 
-FlatTensors::FlatTensors(std::span<const NamedTensor> like) : FlatTensors(like, all_of(like)) {}
+FlatTensors::FlatTensors(std::span<const NamedTensor> like, std::optional<at::ScalarType> type)
+    : FlatTensors(like, all_of(like), type) {}
 
-FlatTensors::FlatTensors(std::span<const NamedTensor> like, std::span<const std::size_t> members) {
+FlatTensors::FlatTensors(std::span<const NamedTensor> like, std::span<const std::size_t> members,
+                         std::optional<at::ScalarType> own_type) {
   if (members.empty()) throw InvalidArgumentError("FlatTensors of no tensors", {});
   const at::ScalarType type = like[members.front()].tensor.scalar_type();
-  options_ = at::TensorOptions().dtype(type);
-  dtype_ = dtype_of_tensor(type);
+  options_ = at::TensorOptions().dtype(own_type.value_or(type));
+  dtype_ = dtype_of_tensor(own_type.value_or(type));
   for (const std::size_t index : members) {
     const auto& [name, tensor, note] = like[index];
     if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided || tensor.scalar_type() != type) {
@@ -119,7 +121,6 @@ at::Tensor FlatTensors::flat() const {
 
 void FlatTensors::adopt(std::size_t part, const at::Tensor& tensor) {
   if (holds(tensor)) return;
-  require_alike(part, {parts_[part].name, tensor});
   const c10::NoGradGuard no_grad;
   if (!storage_)
     storage_ = c10::Storage(c10::Storage::use_byte_size_t(), bytes(), data_of(memory_), nullptr, false);
@@ -127,6 +128,8 @@ void FlatTensors::adopt(std::size_t part, const at::Tensor& tensor) {
   moved.set_(storage_, static_cast<std::int64_t>(parts_[part].offset), shapes_[part].sizes,
              shapes_[part].strides);
   moved.copy_(tensor.detach());
+  if (tensor.scalar_type() != moved.scalar_type())
+    tensor.mutable_grad() = at::Tensor();  // it has that type, too
   tensor.set_data(moved);
 }
 
@@ -149,7 +152,7 @@ void FlatTensors::require_alike(std::size_t part, const NamedTensor& named) cons
     text << "sparse, or not on the CPU,";
   }
   text << " and was " << c10::toString(type) << ' ' << sizes
-       << " at first: after to() and the like make a new object";
+       << " at first: after to() and the like make a new one";
   throw InvalidArgumentError(text.str(), {});
 }
 
@@ -178,13 +181,13 @@ FlatTensors FlatTensors::within(const Slice& range) const {
   return result;
 }
 
-FlatTensors FlatTensors::alike() const {
+FlatTensors FlatTensors::alike(at::ScalarType type) const {
   FlatTensors result;
   result.parts_ = parts_;
   result.shapes_ = shapes_;
   result.count_ = count_;
-  result.dtype_ = dtype_;
-  result.options_ = options_;
+  result.dtype_ = dtype_of_tensor(type);
+  result.options_ = options_.dtype(type);
   return result;
 }
 

@@ -3,10 +3,7 @@
 
 #include "kolo/train/libtorch.hpp"
 
-#include <c10/core/Storage.h>
-
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,8 +11,7 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
-#include "kolo/work.hpp"
-#include "ranks/replicas.hpp"
+#include "kolo/train/tensor.hpp"
 #include "sharded/unit_plan.hpp"
 
 namespace kolo::train {
@@ -26,11 +22,9 @@ class Unit {
  public:
   struct Member {
     NamedTensor named;
-    std::uint64_t begin;  ///< its first element's number
     /// This rank's elements of it, perhaps none: [n] where the parameter has one dimension or none, else
     /// [n, 1]. A leaf, for the optimizer.
     at::Tensor shard;
-    std::vector<std::int64_t> sizes = {}, strides = {};  ///< of the parameter
     std::int64_t written = 0;  ///< the parameter's version after the last write that was taken over
   };
   /// Of the memory of the whole parameters.
@@ -42,13 +36,12 @@ class Unit {
   Unit(const PlannedUnit& plan, int rank, int size, Shard shard, std::optional<at::ScalarType> gather_type);
   Unit(Unit&&) noexcept = default;
   Unit& operator=(Unit&&) noexcept = default;
-  ~Unit();
 
   const std::vector<Member>& members() const noexcept { return members_; }
   /// Nothing of it gets a gradient, and no step moves its shards.
   bool is_frozen() const noexcept { return is_frozen_; }
   /// Of the gradients of one backward, which are averaged.
-  std::uint64_t gradient_bytes() const { return is_frozen_ ? 0 : count_ * size_of(own_dtype_); }
+  std::uint64_t gradient_bytes() const { return is_frozen_ ? 0 : gradients_.bytes(); }
   /// Elements of the member that each rank has.
   std::vector<std::uint64_t> counts_of(const Member& member) const;
   /// A tensor whose storage all members share.
@@ -88,61 +81,40 @@ class Unit {
   std::span<const std::uint8_t> used() const noexcept { return used_; }
   /// Starts to average: collective. The unit is complete.
   void start_scatter(Communicator& communicator, const CallOptions& options);
-  bool is_scattering() const noexcept { return scatter_.valid(); }
+  bool is_scattering() const noexcept { return scatter_.has_value(); }
   /// Waits, and makes the averages the shards' gradients.
   void finish_scatter();
   /// Shards of members that no rank used have the gradients that they had before this backward, or none.
   void forget_unused(std::span<const std::uint8_t> used_anywhere);
 
  private:
-  using Memory = std::shared_ptr<std::byte[]>;
   /// Shards lie in other memory than the parameters.
   bool is_apart() const { return shard_ == Shard::parameters || type_ != own_type_; }
-  std::uint64_t whole_bytes() const { return count_ * size_of(dtype_); }
-  std::byte* at_whole(std::uint64_t element) const { return whole_.get() + element * size_of(dtype_); }
-  /// In memory of shards or of gradients.
-  std::byte* at(const Memory& memory, std::uint64_t element) const {
-    return memory.get() + element * size_of(own_dtype_);
-  }
-  Memory allocate_own() const;
-  Buffer gradients_of(const Memory& memory, std::uint64_t count) const;
-  /// As tensors: elements of this rank, of a number and from one on, in its memory and in that of all.
-  at::Tensor own_elements(std::uint64_t begin, std::uint64_t count) const;
-  at::Tensor own_elements_in_whole(std::uint64_t begin, std::uint64_t count) const;
-  /// Calls with a member's shard and where its elements are in memory that holds this rank's ones.
-  template <typename Use>
-  void for_each_shard(const Use& use);
-  bool is_here(const Member& member) const;
   bool is_written(const Member& member) const;
-  void adopt();
-  void move_in(const Member& member);
 
   std::vector<Member> members_;
   bool is_frozen_;
   Shard shard_;
-  at::ScalarType type_, own_type_;  ///< of parameters; of shards and gradients
-  DType dtype_, own_dtype_;
-  std::uint64_t count_ = 0;
-  std::vector<std::uint64_t> counts_;  ///< of each rank
-  std::uint64_t own_begin_ = 0, own_count_ = 0;
-
-  c10::Storage storage_;  ///< of all members
-  Memory whole_;          ///< null: given back
-  Memory own_;            ///< this rank's elements; a part of whole_ unless is_apart()
+  at::ScalarType type_, own_type_;    ///< of parameters; of shards and gradients
+  FlatTensors whole_;                 ///< the parameters
+  std::vector<std::int64_t> counts_;  ///< elements of each rank
+  Slice range_;                       ///< of this rank
+  FlatTensors own_;                   ///< this rank's elements; a part of whole_ unless is_apart()
   State state_ = State::released;
   std::uint64_t moves_ = 0;             ///< that tensors do not count
   bool is_written_ = false;             ///< since the last take_values()
   std::uint64_t gathered_version_ = 0;  ///< of the shards, when the last gather started
-  Work gather_;
+  TensorWork gather_;
 
-  Memory gradients_;  ///< this rank's, of all elements; null between steps, but for Shard::optimizer_state
-  Memory own_gradients_;            ///< averages of this rank's elements
-  Memory earlier_;                  ///< what the shards had before this backward; null: nothing
+  /// This rank's, of all elements; no memory between steps, but for Shard::optimizer_state.
+  FlatTensors gradients_;
+  FlatTensors own_gradients_;       ///< averages of this rank's elements
+  FlatTensors earlier_;             ///< what the shards had before this backward; no memory: nothing
   std::vector<bool> had_gradient_;  ///< of each member's shard, when this backward began
   std::vector<bool> has_gradient_;  ///< is collected
   std::vector<std::uint8_t> used_;
   std::size_t missing_ = 0;
-  Work scatter_;
+  std::optional<TensorWork> scatter_;
 };
 
 }  // namespace kolo::train

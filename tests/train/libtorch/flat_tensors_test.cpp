@@ -81,7 +81,6 @@ TEST(FlatTensors, AdoptKeepsTheObjectAndItsValues) {
   EXPECT_TRUE(at::equal(weight, before) && weight.requires_grad());
   flat.view(0).fill_(3);
   EXPECT_TRUE(at::equal(weight, at::full({4, 6}, 3.0)));
-  EXPECT_THROW(flat.adopt(0, at::ones({5})), InvalidArgumentError);
   EXPECT_FALSE(flat.holds(at::ones({4, 6})));
 
   const std::size_t blocks = SharedArena::instance().usage().blocks;
@@ -108,11 +107,23 @@ TEST(FlatTensors, RangesOverlapParts) {
   EXPECT_EQ(part.view(0).sizes(), at::IntArrayRef({4, 1}));
   EXPECT_EQ(part.view(3).sizes(), at::IntArrayRef({0}));
   EXPECT_TRUE(at::equal(part.view(0).flatten(), tensors[0].tensor.detach().flatten().slice(0, 20)));
-  FlatTensors other = part.alike();
+  FlatTensors other = part.alike(at::kDouble);
   EXPECT_FALSE(other.is_provided());
   other.provide();
   EXPECT_EQ(other.count(), 30u);
+  EXPECT_EQ(other.bytes(), 240u);
+  EXPECT_EQ(other.view(0).scalar_type(), at::kDouble);
   EXPECT_NE(other.host().data, part.host().data);
+}
+
+TEST(FlatTensors, AdoptRoundsToTheirType) {
+  const std::vector<NamedTensor> tensors{{"a", at::full({3}, 1.001).requires_grad_()}};
+  tensors[0].tensor.mutable_grad() = at::ones({3});
+  FlatTensors flat(tensors, at::kBFloat16);
+  flat.adopt(0, tensors[0].tensor);
+  EXPECT_EQ(tensors[0].tensor.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::equal(tensors[0].tensor, at::ones({3}, at::kBFloat16)));
+  EXPECT_TRUE(tensors[0].tensor.requires_grad() && !tensors[0].tensor.grad().defined());
 }
 
 template <typename Set>

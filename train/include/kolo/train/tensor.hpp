@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -124,12 +125,13 @@ struct NamedTensor {
 /// sends or averages all of them. Not thread-safe.
 class FlatTensors {
  public:
-  /// Zeros for tensors of the types, shapes and layouts of `like`, in this order. Throws
-  /// InvalidArgumentError, with its name, for one that is not a strided CPU tensor of the first one's type,
-  /// and for none at all.
-  explicit FlatTensors(std::span<const NamedTensor> like);
+  /// Zeros for tensors of the shapes and layouts of `like`, in this order, and of their type or another one.
+  /// Throws InvalidArgumentError, with its name, for one that is not a strided CPU tensor of the first one's
+  /// type, and for none at all.
+  explicit FlatTensors(std::span<const NamedTensor> like, std::optional<at::ScalarType> type = {});
   /// The same for some of them, of these indices.
-  FlatTensors(std::span<const NamedTensor> like, std::span<const std::size_t> members);
+  FlatTensors(std::span<const NamedTensor> like, std::span<const std::size_t> members,
+              std::optional<at::ScalarType> type = {});
   FlatTensors(FlatTensors&&) noexcept = default;
   FlatTensors& operator=(FlatTensors&&) noexcept = default;
 
@@ -153,8 +155,8 @@ class FlatTensors {
   /// The same for a Communicator or a hook.
   Buffer host() const noexcept { return {memory_.get(), count_, dtype_}; }
 
-  /// Moves a tensor and its values here: it stays the same object. All that are adopted share one storage.
-  /// Throws InvalidArgumentError, with its name, for another type or shape than the part has.
+  /// Moves a tensor and its values here: it stays the same object, and gets the type of the flat. A gradient
+  /// of another type goes. All that are adopted share one storage. The tensor has the part's shape.
   void adopt(std::size_t part, const at::Tensor& tensor);
   /// Whether the tensor is one that was adopted, and has kept its storage.
   bool holds(const at::Tensor& tensor) const noexcept;
@@ -165,8 +167,8 @@ class FlatTensors {
   Slice overlap(std::size_t part, const Slice& range) const;
   /// What lies in `range`, in the same memory: [n] of a part of at most one dimension, else [n, 1].
   FlatTensors within(const Slice& range) const;
-  /// The same layout, without memory.
-  FlatTensors alike() const;
+  /// The same layout for elements of another type, without memory.
+  FlatTensors alike(at::ScalarType type) const;
   /// Gives back the memory, also that of tensors which were adopted; views keep it.
   void release();
   /// Fresh memory with any values, unless there is memory.
@@ -180,7 +182,6 @@ class FlatTensors {
     std::vector<std::int64_t> sizes, strides;
   };
   FlatTensors() = default;
-  void add(std::string name, Shape shape);
 
   std::vector<GradientPart> parts_;
   std::vector<Shape> shapes_;
