@@ -19,12 +19,13 @@
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/local.hpp"
-#include "kolo/train/one_bit_adam.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 #include "kolo/train/precision.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "kolo/train/training_schedule.hpp"
+#include "methods/gossip_averager.hpp"
+#include "methods/one_bit_adam.hpp"
 #include "methods/parameter_server.hpp"
 
 struct NetImpl : torch::nn::Module {

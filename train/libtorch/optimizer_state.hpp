@@ -1,14 +1,15 @@
-// What an optimizer of libtorch keeps for one parameter.
+// What an optimizer of libtorch keeps for one parameter; see also state_of().
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
 #include <torch/optim/optimizer.h>
 
-#include <memory>
 #include <sstream>
 #include <string>
 #include <type_traits>
+
+#include "kolo/train/optim.hpp"
 
 namespace kolo::train {
 
@@ -23,12 +24,6 @@ auto state_key(const States&, const at::Tensor& parameter) {
   } else {
     return Key(parameter.unsafeGetTensorImpl());
   }
-}
-
-/// Null where there is none yet; to be filled by the caller.
-inline std::unique_ptr<torch::optim::OptimizerParamState>& state_of(torch::optim::Optimizer& optimizer,
-                                                                    const at::Tensor& parameter) {
-  return optimizer.state()[state_key(optimizer.state(), parameter)];
 }
 
 /// Null where there is none, and none is made.

@@ -7,6 +7,8 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include "libtorch/optimizer_state.hpp"
+
 namespace kolo {
 namespace {
 
@@ -45,6 +47,11 @@ OptimizerTraits traits_of(const torch::optim::Optimizer& optimizer) {
                         read_groups<LAMBOptions>(optimizer, "LAMB", traits);
   static_cast<void>(is_known);
   return traits;
+}
+
+std::unique_ptr<torch::optim::OptimizerParamState>& state_of(torch::optim::Optimizer& optimizer,
+                                                             const at::Tensor& parameter) {
+  return optimizer.state()[train::state_key(optimizer.state(), parameter)];
 }
 
 }  // namespace kolo

@@ -12,7 +12,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
-#include "libtorch/optimizer_state.hpp"
 #include "placement/placement.hpp"
 #include "ranks/holders.hpp"
 
@@ -84,7 +83,7 @@ at::Tensor loss_of(const torch::optim::Optimizer::LossClosure& closure) {
 /// The state of a parameter, made in its first step.
 template <typename State>
 State& state_for(torch::optim::Optimizer& optimizer, const at::Tensor& parameter) {
-  auto& state = train::state_of(optimizer, parameter);
+  auto& state = state_of(optimizer, parameter);
   if (!state) state = std::make_unique<State>();
   return static_cast<State&>(*state);
 }

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "libtorch/optimizer_state.hpp"
 
 namespace kolo {
 namespace {
@@ -95,7 +94,7 @@ at::Tensor SparseAdam::step(LossClosure closure) {
   for (std::size_t i = 0; i < options.size(); ++i) {
     auto& [parameter, gradient] = aside.gradients[i];
     if (gradient._nnz() == 0) continue;  // as zero_grad() leaves it
-    auto& state = train::state_of(*this, parameter);
+    auto& state = state_of(*this, parameter);
     if (!state) state = new_state(parameter);
     step_rows(parameter, gradient, static_cast<AdamParamState&>(*state), *options[i]);
   }

@@ -28,7 +28,8 @@ Synchronization::Synchronization(const Options& options, std::uint64_t averaged_
     : model_(model), net_(net), communicator_(communicator) {
   const std::string& chosen = options.synchronization;
   if (chosen == "late") late_.emplace(net, communicator);
-  if (chosen == "gossip") gossip_.emplace(net, communicator, kolo::GossipAveragerOptions{options.period});
+  if (chosen == "gossip")
+    gossip_.emplace(net, communicator, kolo::methods::GossipAveragerOptions{options.period});
   if (chosen != "local" && chosen != "post-local") return;
   kolo::ModelAveragerOptions local{.period = options.period};
   if (chosen == "post-local") local.start_after_steps = averaged_steps;

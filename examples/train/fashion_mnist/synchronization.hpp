@@ -9,8 +9,8 @@
 #include "fashion_mnist/options.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "kolo/train/gossip_averager.hpp"
 #include "kolo/train/local.hpp"
+#include "methods/gossip_averager.hpp"
 
 namespace fashion_mnist {
 
@@ -46,7 +46,7 @@ class Synchronization {
   const torch::nn::Module& net_;
   kolo::Communicator& communicator_;
   std::optional<kolo::DelayedAverages> late_;
-  std::optional<kolo::GossipAverager> gossip_;
+  std::optional<kolo::methods::GossipAverager> gossip_;
   std::optional<kolo::ModelAverager> local_;
   kolo::CommunicationStatistics of_gradients_;
 };

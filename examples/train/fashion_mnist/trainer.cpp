@@ -27,10 +27,10 @@
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/figures.hpp"
 #include "kolo/train/hooks.hpp"
-#include "kolo/train/one_bit_adam.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/parallel_model.hpp"
 #include "kolo/train/precision.hpp"
+#include "methods/one_bit_adam.hpp"
 #include "support/interrupt.hpp"
 #include "support/on_all_ranks.hpp"
 #include "support/progress_line.hpp"
@@ -91,8 +91,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& options,
   const auto adam = torch::optim::AdamOptions(options.learning_rate).weight_decay(options.weight_decay);
   if (options.optimizer == "adam") return std::make_unique<torch::optim::Adam>(model.parameters(), adam);
   if (options.optimizer == "one_bit_adam") {
-    return std::make_unique<kolo::OneBitAdam>(
-        model, adam, kolo::OneBitAdamOptions{.freeze_after_steps = options.freeze_after_steps});
+    return std::make_unique<kolo::methods::OneBitAdam>(
+        model, adam, kolo::methods::OneBitAdamOptions{.freeze_after_steps = options.freeze_after_steps});
   }
   if (options.optimizer == "lars") {
     return std::make_unique<kolo::LARS>(model.parameters(),

@@ -124,7 +124,7 @@ TEST_F(OldFiles, OfShardsGoOnWithAnyNumberOfRanks) {
     for (const auto& item : chain_->named_parameters()) {
       OutputArchive one(archive.compilation_unit());
       const auto& state =
-          static_cast<const torch::optim::AdamParamState&>(*train::state_of(optimizer_, item.value()));
+          static_cast<const torch::optim::AdamParamState&>(*state_of(optimizer_, item.value()));
       one.write("step", c10::IValue(state.step()));
       one.write("exp_avg", c10::IValue(state.exp_avg().view({-1})));
       one.write("exp_avg_sq", c10::IValue(state.exp_avg_sq().view({-1})));

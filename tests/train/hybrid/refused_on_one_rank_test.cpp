@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "kolo/train/gossip_averager.hpp"
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/local.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
@@ -101,9 +100,6 @@ TEST(RefusedOnOneRank, OtherWrappersAndAveragers) {
   });
   expect_refusal_of_one(said, [](Communicator& communicator, bool is_odd) {
     const ModelAverager averager(*Odd(is_odd), communicator, {});
-  });
-  expect_refusal_of_one(said, [](Communicator& communicator, bool is_odd) {
-    const GossipAverager averager(*Odd(is_odd), communicator, {});
   });
   expect_refusal_of_one(said, [](Communicator& communicator, bool is_odd) {
     const DelayedAverages averages(*Odd(is_odd), communicator);

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "kolo/train/checkpoint.hpp"
-#include "kolo/train/gossip_averager.hpp"
 #include "kolo/train/local.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/local/training.hpp"
@@ -79,14 +78,6 @@ TEST(LocalCheckpoints, ModelsBetweenTwoAveragesGoOn) {
         },
         step_then_average<ModelAverager>);
   }
-}
-
-TEST(LocalCheckpoints, GossipGoesOnWithTheSamePeers) {
-  expect_to_go_on<GossipAverager>(
-      [](Chain& chain, Communicator& communicator) {
-        return std::make_unique<GossipAverager>(*chain, communicator, GossipAveragerOptions{.period = 2});
-      },
-      step_then_average<GossipAverager>);
 }
 
 TEST(LocalCheckpoints, AveragesUnderWayAreNotLost) {

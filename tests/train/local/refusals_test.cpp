@@ -7,7 +7,6 @@
 #include <string>
 
 #include "kolo/error.hpp"
-#include "kolo/train/gossip_averager.hpp"
 #include "kolo/train/local.hpp"
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
@@ -49,10 +48,6 @@ TEST(LocalRefusals, OptionsOutOfTheirRangeNameTheirRank) {
                    with_odd_options(with_outer({.momentum = 1})));
     expect_refusal(communicator, "rank 2: an outer momentum of nan",
                    with_odd_options(with_outer({.momentum = std::nan("")})));
-    expect_refusal(communicator, "GossipAverager: rank 0: a period of 0 steps", [](Communicator& all) {
-      Chain chain(1);
-      GossipAverager(*chain, all, {.period = 0});
-    });
   });
 }
 
@@ -66,11 +61,6 @@ TEST(LocalRefusals, PlansThatDifferNameTheOddRank) {
                    with_odd_options({.start_after_steps = 5}));
     expect_refusal(communicator, "rank 2 has the options period 16, start_after_steps 0, outer",
                    with_odd_options(with_outer({.learning_rate = 0.7})));
-    expect_refusal(communicator, "rank 0 has GossipAverager", [](Communicator& all) {
-      Chain chain(1);
-      if (all.rank() == 0) GossipAverager(*chain, all);
-      ModelAverager(*chain, all);
-    });
   });
 }
 
@@ -80,7 +70,6 @@ TEST(LocalRefusals, ModelsThatDifferNameTheOddRankAndItsTensor) {
     const std::string said =
         "rank 2 has 'first.weight' Float [24, 8] where rank 0 has 'first.weight' Float [16, 8]";
     expect_refusal(communicator, said, [&](Communicator& all) { ModelAverager(*chain, all); });
-    expect_refusal(communicator, said, [&](Communicator& all) { GossipAverager(*chain, all); });
     expect_refusal(communicator, said, [&](Communicator& all) { DelayedAverages(*chain, all); });
     expect_refusal(communicator, said, [&](Communicator& all) { AveragedModel(*chain, all); });
     expect_refusal(communicator, "rank 1 has 'third.bias' Float [4], frozen", [](Communicator& all) {
@@ -126,7 +115,7 @@ TEST(LocalRefusals, ChangesOfTheModelReachAllRanks) {
   expect_end("parameter 'third.bias' was frozen at first and is not now", [](Communicator& communicator) {
     Chain chain(1);
     chain->third->bias.set_requires_grad(false);
-    GossipAverager averager(*chain, communicator);
+    ModelAverager averager(*chain, communicator, {.period = 1});
     if (communicator.rank() == 0) chain->third->bias.set_requires_grad(true);
     averager.step();
     averager.step();

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "kolo/train/optim.hpp"
 #include "kolo/train/precision.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
-#include "libtorch/optimizer_state.hpp"
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
 
@@ -70,8 +70,7 @@ TEST(ShardedGatherType, ShardsGradientsAndOptimizerAreFloat32) {
       for (const at::Tensor& parameter : model.parameters()) {
         EXPECT_EQ(parameter.scalar_type(), at::kFloat);
         EXPECT_EQ(parameter.grad().scalar_type(), at::kFloat);
-        const auto& state =
-            dynamic_cast<torch::optim::AdamParamState&>(*train::state_of(optimizer, parameter));
+        const auto& state = dynamic_cast<torch::optim::AdamParamState&>(*state_of(optimizer, parameter));
         EXPECT_EQ(state.exp_avg().scalar_type(), at::kFloat);
       }
     }

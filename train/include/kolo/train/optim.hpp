@@ -8,6 +8,7 @@
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
 
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -19,6 +20,11 @@ namespace kolo {
 /// Of SGD, Adam, AdamW, RMSprop, Adagrad, L-BFGS, LARS and LAMB; another type is "unknown", without traits. A
 /// trait of one parameter group is one of the optimizer.
 OptimizerTraits traits_of(const torch::optim::Optimizer& optimizer);
+
+/// What an optimizer keeps for one of its parameters; null where there is nothing yet, to be filled by an
+/// optimizer of the caller's own. Serves all versions of libtorch, which differ in their keys.
+std::unique_ptr<torch::optim::OptimizerParamState>& state_of(torch::optim::Optimizer& optimizer,
+                                                             const at::Tensor& parameter);
 
 /// Scales all gradients so that their norm is at most `max_norm`, and returns the norm that they had. The
 /// norm is the root of the sum of all squared elements (R. Pascanu, T. Mikolov, Y. Bengio: "On the Difficulty

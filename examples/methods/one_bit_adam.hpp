@@ -12,7 +12,7 @@
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/hooks.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 
 /// Settings of a OneBitAdam. The same on all ranks.
 struct OneBitAdamOptions {
@@ -26,7 +26,8 @@ struct OneBitAdamOptions {
 /// Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed", ICML 2021, algorithm 1:
 ///
 ///     kolo::DistributedDataParallel model(Net(), communicator);
-///     kolo::OneBitAdam optimizer(model, torch::optim::AdamOptions(1e-3), {.freeze_after_steps = 500});
+///     kolo::methods::OneBitAdam optimizer(model, torch::optim::AdamOptions(1e-3), {.freeze_after_steps =
+///     500});
 ///     ...
 ///     optimizer.zero_grad();
 ///     loss(model(images), labels).backward();
@@ -84,7 +85,7 @@ class OneBitAdam : public torch::optim::Adam {
   void save(torch::serialize::OutputArchive& archive) const override;
   /// The inverse; takes what torch::optim::Adam has saved too. The hook's state is taken where this rank, of
   /// as many ranks, has saved it; else the hook begins anew. So kolo::broadcast() brings what all ranks
-  /// share. A Checkpoint holds the states of all ranks' hooks besides.
+  /// share. A Checkpoint holds the states of all ranks' hooks if hook() is added to it, after the optimizer.
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
@@ -92,4 +93,4 @@ class OneBitAdam : public torch::optim::Adam {
   std::unique_ptr<State> one_bit_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::methods

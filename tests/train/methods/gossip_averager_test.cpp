@@ -1,18 +1,24 @@
 // GossipAverager: models meet in pairs, keep their mean and come to agree.
-#include "kolo/train/gossip_averager.hpp"
+#include "methods/gossip_averager.hpp"
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <functional>
 #include <limits>
 #include <set>
+#include <string>
 
 #include "kolo/error.hpp"
+#include "kolo/train/checkpoint.hpp"
 #include "kolo/train/local.hpp"
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::local {
 namespace {
+
+using methods::GossipAverager;
 
 class GossipAveragerTest : public testing::Test {
  protected:
@@ -105,6 +111,65 @@ TEST_F(GossipAveragerTest, TheAverageOfAllIsThereForAWhile) {
     EXPECT_EQ(bits(model->parameters()), before);
     EXPECT_EQ(bits(model->buffers()), buffers);
   });
+}
+
+/// All ranks throw an error with this text.
+void expect_said(const std::string& said, int ranks, const std::function<void(Communicator&)>& body) {
+  for (const auto& error : run_ranks(ranks, body))
+    EXPECT_NE(message(error).find(said), std::string::npos) << message(error);
+}
+
+TEST_F(GossipAveragerTest, RefusesOnAllRanksWhatItCannotAverage) {
+  expect_said("GossipAverager: rank 0: a period of 0 steps", 4, [](Communicator& communicator) {
+    Chain chain(1);
+    GossipAverager(*chain, communicator, {.period = 0});
+  });
+  expect_said("rank 2 has 'first.weight' Float [24, 8] where rank 0 has 'first.weight' Float [16, 8]", 4,
+              [](Communicator& communicator) {
+                Chain chain(1, communicator.rank() == 2 ? 24 : 16);
+                GossipAverager(*chain, communicator);
+              });
+  expect_said("rank 1 has 'third.bias' is frozen where", 3, [](Communicator& communicator) {
+    Chain chain(1);
+    chain->third->bias.set_requires_grad(communicator.rank() != 1);
+    GossipAverager(*chain, communicator);
+  });
+  expect_said("GossipAverager: rank 1: parameter 'odd': ", 3, [](Communicator& communicator) {
+    Chain chain(1);
+    if (communicator.rank() == 1) chain->register_parameter("odd", at::zeros({2}, at::kComplexHalf));
+    GossipAverager(*chain, communicator);
+  });
+}
+
+TEST_F(GossipAveragerTest, AParameterThatIsThawedEndsItOnAllRanks) {
+  expect_said("parameter 'third.bias' was frozen at first and is not now", 3, [](Communicator& communicator) {
+    Chain chain(1);
+    chain->third->bias.set_requires_grad(false);
+    GossipAverager averager(*chain, communicator);
+    if (communicator.rank() == 0) chain->third->bias.set_requires_grad(true);
+    averager.step();
+    averager.step();
+  });
+}
+
+TEST_F(GossipAveragerTest, GoesOnWithTheSamePeersFromACheckpoint) {
+  const std::string path = testing::TempDir() + "kolo-gossip";
+  run_all(3, [&](Communicator& communicator) {
+    Chain chain(communicator.rank()), other(9);
+    GossipAverager averager(*chain, communicator, {.period = 2}), again(*other, communicator, {.period = 2});
+    for (int step = 0; step < 3; ++step) averager.step();
+    Checkpoint saved, loaded;
+    saved.add_own("model", *chain).add("gossip", averager).save(path, 3, communicator);
+    saved.wait();
+    loaded.add_own("model", *other).add("gossip", again);
+    EXPECT_EQ(loaded.load(path, communicator), 3u);
+    for (int step = 3; step < 9; ++step) {
+      EXPECT_EQ(again.next_peer(), averager.next_peer());
+      EXPECT_EQ(again.step(), averager.step());
+      EXPECT_EQ(bits(other->parameters()), bits(chain->parameters()));
+    }
+  });
+  std::filesystem::remove_all(path);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "kolo/communicator.hpp"
 #include "kolo/train/parallel_model.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 
 /// Settings of a GossipAverager. The same on all ranks.
 struct GossipAveragerOptions {
@@ -58,4 +58,4 @@ class GossipAverager {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::methods

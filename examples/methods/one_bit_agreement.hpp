@@ -7,15 +7,15 @@
 
 #include <vector>
 
-#include "kolo/train/one_bit_adam.hpp"
+#include "methods/one_bit_adam.hpp"
 
-namespace kolo::train {
+namespace kolo::methods {
 
 using ParameterGroups = std::vector<torch::optim::OptimizerParamGroup>;
-using AveragedParameters = std::vector<PlacedParameter>;
+using Averaged = std::vector<PlacedParameter>;
 
 /// The parameters whose gradients the model averages.
-AveragedParameters averaged_by(const DistributedDataParallelBase& model);
+Averaged averaged_by(const DistributedDataParallelBase& model);
 
 /// One group of all parameters whose gradients the model averages.
 ParameterGroups group_of(const DistributedDataParallelBase& model);
@@ -24,4 +24,4 @@ ParameterGroups group_of(const DistributedDataParallelBase& model);
 ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups groups,
                        const torch::optim::AdamOptions& defaults, const OneBitAdamOptions& options);
 
-}  // namespace kolo::train
+}  // namespace kolo::methods

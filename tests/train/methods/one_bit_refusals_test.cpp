@@ -11,13 +11,15 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/hooks.hpp"
-#include "kolo/train/one_bit_adam.hpp"
+#include "methods/one_bit_adam.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::optim {
 namespace {
 
+using methods::OneBitAdam;
+using methods::OneBitAdamOptions;
 using torch::optim::AdamOptions;
 using torch::optim::OptimizerParamGroup;
 

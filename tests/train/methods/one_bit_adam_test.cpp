@@ -1,5 +1,5 @@
 // OneBitAdam: Adam in the warm-up; after it signs travel, nothing is lost, and all ranks keep the same bits.
-#include "kolo/train/one_bit_adam.hpp"
+#include "methods/one_bit_adam.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/serialize.h>
@@ -14,19 +14,21 @@
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/checkpoint.hpp"
-#include "libtorch/optimizer_state.hpp"
+#include "kolo/train/optim.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::optim {
 namespace {
 
+using methods::OneBitAdam;
+using methods::OneBitAdamOptions;
 using torch::optim::AdamOptions;
 using torch::optim::AdamParamState;
 using torch::optim::OptimizerParamGroup;
 
 AdamParamState& state_of(OneBitAdam& optimizer, const at::Tensor& parameter) {
-  return static_cast<AdamParamState&>(*train::state_of(optimizer, parameter));
+  return static_cast<AdamParamState&>(*kolo::state_of(optimizer, parameter));
 }
 at::Tensor momentum_of(OneBitAdam& optimizer, const at::Tensor& parameter) {
   return state_of(optimizer, parameter).exp_avg();

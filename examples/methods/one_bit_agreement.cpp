@@ -1,4 +1,4 @@
-#include "optim/one_bit_agreement.hpp"
+#include "methods/one_bit_agreement.hpp"
 
 #include <cmath>
 #include <sstream>
@@ -9,7 +9,7 @@
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 
-namespace kolo::train {
+namespace kolo::methods {
 namespace {
 
 using torch::optim::AdamOptions;
@@ -36,7 +36,7 @@ void require_in_range(const AdamOptions& options) {
     throw InvalidArgumentError("amsgrad keeps a maximum of second moments, which cannot be frozen", {});
 }
 
-void require_all_parameters(const AveragedParameters& averaged, const ParameterGroups& groups) {
+void require_all_parameters(const Averaged& averaged, const ParameterGroups& groups) {
   std::unordered_map<const c10::TensorImpl*, int> times;
   for (const auto& group : groups) {
     for (const at::Tensor& parameter : group.params()) ++times[parameter.unsafeGetTensorImpl()];
@@ -67,7 +67,7 @@ void require_all_parameters(const AveragedParameters& averaged, const ParameterG
 }
 
 /// A line for the options, and one for each parameter with its group.
-std::string text_of(const AveragedParameters& averaged, const ParameterGroups& groups,
+std::string text_of(const Averaged& averaged, const ParameterGroups& groups,
                     const OneBitAdamOptions& options) {
   std::ostringstream text;
   text.precision(17);
@@ -91,8 +91,8 @@ std::string text_of(const AveragedParameters& averaged, const ParameterGroups& g
 
 }  // namespace
 
-AveragedParameters averaged_by(const DistributedDataParallelBase& model) {
-  AveragedParameters averaged = model.placed().parameters();
+Averaged averaged_by(const DistributedDataParallelBase& model) {
+  Averaged averaged = model.placed().parameters();
   std::erase_if(averaged, [](const PlacedParameter& parameter) { return !parameter.is_trained; });
   return averaged;
 }
@@ -106,7 +106,7 @@ ParameterGroups group_of(const DistributedDataParallelBase& model) {
 ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups groups,
                        const AdamOptions& defaults, const OneBitAdamOptions& options) {
   Communicator& communicator = model.communicator();
-  const AveragedParameters averaged = averaged_by(model);
+  const Averaged averaged = averaged_by(model);
   for (auto& group : groups) {
     if (!group.has_options()) group.set_options(std::make_unique<AdamOptions>(defaults));
   }
@@ -124,4 +124,4 @@ ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups group
   return groups;
 }
 
-}  // namespace kolo::train
+}  // namespace kolo::methods
