@@ -70,6 +70,7 @@ void hold(const at::Tensor& tensor, Holding holding) {
 }
 
 void Held::add(const at::Tensor& tensor, Holding holding) {
+  holding.holder = this;
   hold(tensor, std::move(holding));
   tensors_.push_back(tensor);
 }
@@ -78,7 +79,7 @@ Held::~Held() {
   const std::lock_guard lock(held_tensors().mutex);
   for (const at::Tensor& tensor : tensors_) {
     const auto found = held_tensors().entries.find(tensor.unsafeGetTensorImpl());
-    found->second.holdings.pop_back();
+    std::erase_if(found->second.holdings, [this](const Holding& one) { return one.holder == this; });
     if (found->second.holdings.empty()) held_tensors().entries.erase(found);
   }
 }

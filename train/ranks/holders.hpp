@@ -19,10 +19,11 @@ namespace kolo::train {
 
 /// What an object has a tensor for.
 struct Holding {
-  std::string what;         ///< "part 1 of 4 of a PipelineParallel"
-  std::string instead;      ///< what to do for a norm over all parts; empty: there is none
-  bool is_part = false;     ///< other ranks have other parts
-  bool is_divided = false;  ///< the parameter itself is cut
+  const void* holder = nullptr;  ///< set by Held
+  std::string what;              ///< "part 1 of 4 of a PipelineParallel"
+  std::string instead;           ///< what to do for a norm over all parts; empty: there is none
+  bool is_part = false;          ///< other ranks have other parts
+  bool is_divided = false;       ///< the parameter itself is cut
   std::shared_ptr<const PlacedParameter> shard =
       {};  ///< of a whole parameter, which has no gradient: this rank's part
 };

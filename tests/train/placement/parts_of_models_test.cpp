@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "kolo/error.hpp"
@@ -75,6 +76,19 @@ TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
                   " of 2 of a PipelineParallel, and each rank would get another norm: pass its placed()");
       EXPECT_EQ(clip_gradients(pipeline.placed(), 1), 12);
       LARS(pipeline.parameters(), LARSOptions(0.1)).step();  // norms of layers, which are whole
+    }
+    {
+      DistributedDataParallelOptions options;
+      options.overlap_forward = [](const auto& parameters) {
+        return std::make_unique<torch::optim::SGD>(parameters, 0.1);
+      };
+      auto earlier =
+          std::make_unique<DistributedDataParallel<torch::nn::SequentialImpl>>(net, communicator, options);
+      expect_said(refusal_by([&] { clip_gradients(earlier->placed(), 1); }),
+                  "overlap_forward exclude each other");
+      const PipelineParallel pipeline = pipeline_of(net, communicator);
+      earlier.reset();
+      expect_said(refusal_by([&] { clip_gradients(pipeline.parameters(), 1); }), "of a PipelineParallel");
     }
     give_gradients(net->parameters());
     EXPECT_EQ(clip_gradients(net->parameters(), 1), 12) << "the whole model again";
