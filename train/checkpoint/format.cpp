@@ -17,7 +17,7 @@ using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "files hold little-endian numbers");
 constexpr int kIndexFormat = 2;
-constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kHeaderAlignment = 64;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
 
 /// Row r, column b: the checksum of byte b that r zero bytes follow.
@@ -253,7 +253,7 @@ std::string lay_out(FileHeader& header) {
     text[key] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   }
   std::string result = text.dump();
-  result.resize((result.size() + kHeaderStart + kAlignment - 1) / kAlignment * kAlignment - kHeaderStart,
+  result.resize((result.size() + kHeaderStart + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment - kHeaderStart,
                 ' ');
   std::uint64_t length = result.size();
   result.insert(0, reinterpret_cast<const char*>(&length), kHeaderStart);

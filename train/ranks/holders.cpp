@@ -13,14 +13,14 @@
 namespace kolo::train {
 namespace {
 
-struct HeldTensor {
+struct HeldEntry {
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor;  ///< as long as it is held, no other one has the address
   std::vector<Holding> holdings;                    ///< the newest last
 };
 
 struct HeldTensors {
   std::mutex mutex;
-  std::unordered_map<const c10::TensorImpl*, HeldTensor> entries;
+  std::unordered_map<const c10::TensorImpl*, HeldEntry> entries;
   std::size_t limit = 64;  ///< of entries, until those of tensors that are gone are removed
 };
 
@@ -65,7 +65,7 @@ void hold(const at::Tensor& tensor, Holding holding) {
     held.limit = 64 + 2 * held.entries.size();
   }
   const c10::weak_intrusive_ptr<c10::TensorImpl> weak(tensor.getIntrusivePtr());
-  const auto found = held.entries.try_emplace(tensor.unsafeGetTensorImpl(), HeldTensor{weak, {}}).first;
+  const auto found = held.entries.try_emplace(tensor.unsafeGetTensorImpl(), HeldEntry{weak, {}}).first;
   found->second.holdings.push_back(std::move(holding));
 }
 
