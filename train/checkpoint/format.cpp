@@ -253,7 +253,8 @@ std::string lay_out(FileHeader& header) {
     text[key] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   }
   std::string result = text.dump();
-  result.resize((result.size() + kHeaderStart + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment - kHeaderStart,
+  result.resize((result.size() + kHeaderStart + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment -
+                    kHeaderStart,
                 ' ');
   std::uint64_t length = result.size();
   result.insert(0, reinterpret_cast<const char*>(&length), kHeaderStart);
