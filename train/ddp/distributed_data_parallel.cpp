@@ -3,7 +3,6 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <sstream>
 #include <unordered_set>
@@ -194,7 +193,6 @@ struct DistributedDataParallelBase::State {
   /// Why the model as it is cannot be trained: backward() throws it, as eval() alone does not say that there
   /// is one.
   std::exception_ptr changed;
-  int no_sync_depth = 0;
 };
 
 DistributedDataParallelBase::DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
@@ -207,13 +205,8 @@ DistributedDataParallelBase::DistributedDataParallelBase(std::shared_ptr<torch::
 
 DistributedDataParallelBase::~DistributedDataParallelBase() = default;
 
-DistributedDataParallelBase::NoSync::NoSync(DistributedDataParallelBase& parallel) : parallel_(parallel) {
-  ++parallel_.state_->no_sync_depth;
-  parallel_.state_->reducer.set_synchronized(false);
-}
-
-DistributedDataParallelBase::NoSync::~NoSync() {
-  if (--parallel_.state_->no_sync_depth == 0) parallel_.state_->reducer.set_synchronized(true);
+void DistributedDataParallelBase::set_local(bool is_local) {
+  state_->reducer.set_local(is_local);
 }
 
 DistributedDataParallelBase::Join::Join(DistributedDataParallelBase& parallel, JoinMode mode)
@@ -314,9 +307,7 @@ bool DistributedDataParallelBase::keeps_ranks_equal() const noexcept {
 }
 
 void DistributedDataParallelBase::set_loss_scale(float scale) {
-  if (!(scale > 0) || !std::isfinite(scale))
-    throw InvalidArgumentError("a loss scale of " + std::to_string(scale) + " is not positive and finite",
-                               {});
+  require_scale(scale);
   if (state_->options.overlap_forward && scale != 1) {
     throw InvalidArgumentError(
         "loss scaling and overlap_forward exclude each other: a step for which the scale was too large would "

@@ -35,6 +35,11 @@ void Reducer::account(Averaging::Clock::time_point waiting, Averaging::Clock::ti
       counted = end;
     }
   }
+  for (const auto& kind : kinds_) {
+    const auto waited = kind->take_waited();
+    last_step_.exposed += waited;
+    last_step_.hidden = std::max(last_step_.hidden - waited, std::chrono::nanoseconds(0));
+  }
   total_ += last_step_;
 }
 

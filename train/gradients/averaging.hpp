@@ -19,6 +19,11 @@
 
 namespace kolo::train {
 
+inline bool have_one_layout(const at::Tensor& one, const at::Tensor& other) {
+  return one.scalar_type() == other.scalar_type() && one.sizes() == other.sizes() &&
+         one.strides() == other.strides();
+}
+
 /// Gradients lie in buckets, which are started in their order, never in that of readiness: all ranks must
 /// make the same calls in the same order. Parameters are indices among the reducer's; each has a slot of a
 /// bucket. Not thread-safe.
@@ -47,8 +52,17 @@ class Averaging {
   std::size_t size() const noexcept { return sizes_.size(); }
   /// The parameters of each bucket, in the order of their slots.
   virtual std::vector<std::vector<std::size_t>> members() const = 0;
-  /// A tensor of the type and the layout that the parameter had when it was wrapped.
-  virtual const at::Tensor& layout_of(std::size_t bucket, std::size_t slot) const = 0;
+  /// Whether the parameter has the type and the layout that it had when it was wrapped.
+  virtual bool is_alike(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) const = 0;
+
+  /// True: the kind hears of each backward, also of one that only accumulates. begin_backward() comes with
+  /// the first gradient, before begin(), and end_backward() last.
+  virtual bool hears_of_all() const { return false; }
+  virtual void begin_backward() {}
+  virtual void end_backward(bool /*has_averaged*/) {}
+  /// See GradientListener.
+  virtual void make_whole() {}
+  virtual void leave_whole() noexcept {}
 
   /// A backward begins that averages, the one with this number.
   void begin(const StepShare& share, std::uint32_t step);
@@ -59,8 +73,12 @@ class Averaging {
   virtual at::Tensor zero(std::size_t bucket, std::size_t slot) = 0;
   /// Blocks until all averages are there. Throws the first error.
   virtual void wait() = 0;
+  /// Collective: by parameter, whether some rank has used it; ranks that the reducer does not know may have.
+  virtual void share_use(std::span<std::uint8_t>) {}
   /// The average, for the parameter.
   virtual at::Tensor result(std::size_t bucket, std::size_t slot) = 0;
+  /// No rank has used the parameter.
+  virtual void forget(std::size_t, std::size_t) {}
   /// Backward is over, and parameters have their averages.
   virtual void end() {}
   /// After a failure in any phase: returns when no call borrows memory any more.
@@ -76,6 +94,9 @@ class Averaging {
   virtual std::uint64_t& count_of(CommunicationStatistics& statistics) const {
     return statistics.all_reduces;
   }
+
+  /// For how long calls before wait() have waited, since the last step.
+  virtual std::chrono::nanoseconds take_waited() { return {}; }
 
   /// True: averages go on after wait(), which does not wait for them, and parameters have no gradients.
   virtual bool outlasts_backward() const { return false; }

@@ -25,7 +25,8 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, std::vector<std::unique_pt
       outlasts_backward_(
           std::ranges::any_of(kinds_, [](const auto& kind) { return kind->outlasts_backward(); })),
       states_(parameters_.size()),
-      order_(parameters_.size()) {
+      order_(parameters_.size()),
+      hears_of_all_(std::ranges::any_of(kinds_, [](const auto& kind) { return kind->hears_of_all(); })) {
   for (std::size_t i = 0; i < states_.size(); ++i) states_[i].tensor = parameters_[i].tensor;
   std::iota(order_.rbegin(), order_.rend(), std::size_t{0});
   find_places();
@@ -42,6 +43,11 @@ void Reducer::watch(std::size_t index) {
 }
 
 Reducer* Reducer::of(const at::Tensor& parameter) {
+  Reducer* const reducer = listening_to(parameter);
+  return reducer != nullptr && reducer->options_.is_replaceable ? reducer : nullptr;
+}
+
+Reducer* Reducer::listening_to(const at::Tensor& parameter) {
   return dynamic_cast<Reducer*>(listener_of(parameter));
 }
 
@@ -88,8 +94,12 @@ void Reducer::find_places() {
   }
 }
 
-void Reducer::require_sound() {
+void Reducer::require_no_error() const {
   if (error_) std::rethrow_exception(error_);
+}
+
+void Reducer::require_sound() {
+  require_no_error();
   try {
     for (const auto& kind : kinds_) kind->require_sound();
   } catch (...) {
@@ -107,18 +117,16 @@ void Reducer::require_watched() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     Parameter& state = states_[i];
     if (torch::autograd::impl::try_get_grad_accumulator(state.tensor) == state.accumulator) continue;
-    const at::Tensor& was = state.kind->layout_of(state.bucket, state.slot);
-    const bool is_alike = state.tensor.scalar_type() == was.scalar_type() &&
-                          state.tensor.sizes() == was.sizes() && state.tensor.strides() == was.strides();
-    if (is_alike) {  // it was loaded from an archive, say, which gives it other memory and a new accumulator
+    if (!state.tensor.requires_grad()) continue;  // should it be thawed, it has the old one again
+    // It was loaded from an archive, say, which gives it other memory and a new accumulator.
+    if (state.kind->is_alike(state.bucket, state.slot, state.tensor)) {
       state.accumulator->del_post_hook(std::exchange(state.hook, 0));
       watch(i);
       continue;
     }
     throw InvalidArgumentError(
-        "parameter '" + parameters_[i].name +
-            "' is another one than when DistributedDataParallel was made, which sees its "
-            "gradients no longer: after to() and the like make a new one",
+        "parameter '" + parameters_[i].name + "' is another one than when " + options_.owner +
+            " was made, which sees its gradients no longer: after to() and the like make a new one",
         {});
   }
 }
@@ -148,7 +156,7 @@ void Reducer::expect_backward_from(std::span<const at::Tensor> outputs, bool is_
 }
 
 void Reducer::begin_pass() {
-  if (!synchronized_) return;
+  if (is_local_) return;
   if (is_awaited_ && leaf_watch_.has_seen()) ++steps_;
   is_awaited_ = true;
   leaf_watch_.start();
@@ -159,18 +167,31 @@ void Reducer::on_gradient(std::size_t index) {
   // A function may have had no gradient to give: autograd calls us all the same.
   const bool has_gradient = states_[index].tensor.grad().defined();
   if (has_gradient) states_[index].used = true;
-  if (!synchronized_) return;
-  if (error_) std::rethrow_exception(error_);
+  if (is_local_ && !hears_of_all_) return;
+  require_no_error();
   const c10::NoGradGuard no_grad;
   try {
-    const bool begins = !in_backward_;
+    is_between_runs_ = false;
+    const bool begins = !is_local_ && !in_backward_;
+    begin_backward();
     if (begins) begin();
     if (!std::exchange(end_is_queued_, true)) queue_end(*this);
+    if (is_local_) return;
     if (begins && graph_) begin_static_pass();
     if (!graph_ || graph_->accumulated(index)) mark_ready(index, has_gradient);
   } catch (...) {
     fail();
   }
+}
+
+void Reducer::begin_backward() {
+  if (!hears_of_all_ || std::exchange(in_run_, true)) return;
+  for (const auto& kind : kinds_) kind->begin_backward();
+}
+
+void Reducer::end_backward(bool has_averaged) {
+  if (!std::exchange(in_run_, false)) return;
+  for (const auto& kind : kinds_) kind->end_backward(has_averaged);
 }
 
 void Reducer::begin() {
@@ -225,19 +246,49 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
 }
 
 void Reducer::end_run() {
-  if (error_) std::rethrow_exception(error_);
+  require_no_error();
   const bool is_outermost = !is_nested_run();
+  if (!in_backward_) {
+    if (is_outermost) end_local();
+    return;
+  }
+  if (is_deferred_) {
+    is_between_runs_ = is_outermost;
+    return;
+  }
   if (graph_) {
     // Parts that are computed anew may accumulate again what is complete.
     if (!is_outermost) return;
     end_static_pass();
   }
-  if (is_outermost || std::ranges::all_of(states_, &Parameter::ready)) finish();
+  if (is_outermost || (!hears_of_all_ && std::ranges::all_of(states_, &Parameter::ready))) finish();
+}
+
+void Reducer::end_local() {
+  const c10::NoGradGuard no_grad;
+  try {
+    end_backward(false);
+  } catch (...) {
+    fail();
+  }
+}
+
+void Reducer::finish_deferred() {
+  require_no_error();
+  if (!in_backward_) {
+    try {
+      begin_backward();
+      begin();
+    } catch (...) {
+      fail();
+    }
+  }
+  finish();
 }
 
 void Reducer::leave_run(bool is_over) noexcept {
   end_is_queued_ = false;
-  if (!in_backward_ || error_) return;
+  if ((!in_backward_ && !in_run_) || is_between_runs_ || error_) return;
   if (!is_over) {
     // An exception that a function or a hook threw. The other ranks may have averaged buckets that this rank
     // did not start, and its next all-reduce would mix two steps.
@@ -253,6 +304,15 @@ void Reducer::leave_run(bool is_over) noexcept {
   }
 }
 
+void Reducer::make_whole() {
+  require_no_error();
+  for (const auto& kind : kinds_) kind->make_whole();
+}
+
+void Reducer::leave_whole() noexcept {
+  for (const auto& kind : kinds_) kind->leave_whole();
+}
+
 void Reducer::leave(const std::string& reason) noexcept {
   if (error_) return;
   error_ = train::leave(communicator_, reason);
@@ -265,9 +325,10 @@ void Reducer::finish() {
     complete_unready();
     std::vector<std::uint8_t> used(states_.size(), kUsed);
     Work agreement;
+    const bool agrees = options_.find_unused_parameters || graph_;
     if (graph_ && graph_->used_anywhere() != nullptr) {
       used = *graph_->used_anywhere();
-    } else if (options_.find_unused_parameters || graph_) {
+    } else if (agrees) {
       for (std::size_t i = 0; i < states_.size(); ++i) used[i] = use_of(states_[i]);
       agreement = communicator_.all_reduce_async(Buffer(used), ReduceOp::max);
     }
@@ -284,6 +345,9 @@ void Reducer::finish() {
     const auto waiting = Averaging::Clock::now();
     for (const auto& kind : kinds_) attempt([&] { kind->wait(); });
     attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
+    for (const auto& kind : kinds_) {
+      if (agrees && !error) attempt([&] { kind->share_use(used); });
+    }
     if (graph_ && !error) graph_->agree(used);
     if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
     if (error) std::rethrow_exception(error);
@@ -294,6 +358,7 @@ void Reducer::finish() {
     in_backward_ = false;
     if (!outlasts_backward_ && check_ != nullptr) check_->step(communicator_);
     rebuild_if_better();
+    end_backward(true);
   } catch (...) {
     fail();
   }
@@ -333,8 +398,10 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
     at::Tensor& gradient = state.tensor.mutable_grad();
     if (used_anywhere[i] == kUsed) {
       gradient = state.kind->result(state.bucket, state.slot);
-    } else if (state.kept && state.kept->defined()) {
-      gradient = std::move(*state.kept);  // the slot keeps the average, of which all ranks have the same bits
+    } else {
+      // The slot keeps the average, of which all ranks have the same bits.
+      if (state.kept && state.kept->defined()) gradient = std::move(*state.kept);
+      state.kind->forget(state.bucket, state.slot);
     }
     // A rank without data does what the other ranks do: an optimizer skips what has no gradient.
     if (used_anywhere[i] == kNoGradient && !graph_ && !share_.contributes) gradient = at::Tensor();

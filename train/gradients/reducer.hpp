@@ -25,6 +25,8 @@
 namespace kolo::train {
 
 struct ReducerOptions {
+  const char* owner = "DistributedDataParallel";              ///< in messages
+  bool is_replaceable = true;                                 ///< another one may take its place
   bool find_unused_parameters = false, static_graph = false;  ///< as DistributedDataParallelOptions
   bool may_rebuild = false;                 ///< buckets follow what the first backward shows
   std::shared_ptr<GradientHook> hook = {};  ///< hears how steps end; may be null
@@ -42,15 +44,24 @@ class Reducer final : public GradientListener {
   Reducer(std::vector<NamedTensor> parameters, std::vector<std::unique_ptr<Averaging>> kinds,
           Communicator communicator, ReducerOptions options);
   ~Reducer();
-  /// The one that watches the parameter; null for none.
+  /// The one that watches the parameter; null for none, and for one that is not replaceable.
   static Reducer* of(const at::Tensor& parameter);
+  /// The same of any.
+  static Reducer* listening_to(const at::Tensor& parameter);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// False: backward only accumulates.
-  void set_synchronized(bool synchronized) noexcept { synchronized_ = synchronized; }
+  /// True: backward only accumulates.
+  void set_local(bool is_local) noexcept { is_local_ = is_local; }
+  /// True: a step may consist of several runs of autograd, and none of them waits: finish_deferred() does.
+  void set_deferred(bool is_deferred) noexcept { is_deferred_ = is_deferred; }
+  /// Collective: waits for the averages of the runs before. What has no gradient counts as
+  /// find_unused_parameters has it.
+  void finish_deferred();
   /// Throws the error of an earlier backward, which may have broken off, since the ranks no longer agree.
   void require_sound();
+  /// The same, of that error alone.
+  void require_no_error() const;
   /// Of averages that outlast backward: waits for all of them and makes their steps. Throws what
   /// require_sound() does, and the error of an average.
   void finish_step();
@@ -64,6 +75,9 @@ class Reducer final : public GradientListener {
   /// A forward begins that wants gradients. If the one before has had a backward() that reached none of the
   /// parameters, this rank is a step behind its peers: its next averages say so.
   void begin_pass();
+
+  void make_whole() override;
+  void leave_whole() noexcept override;
 
   /// Who has data in each step; null: all ranks.
   void set_join(JoinAgreement* join) noexcept { join_ = join; }
@@ -118,9 +132,11 @@ class Reducer final : public GradientListener {
   void end_static_pass();
   void end_run() override;
   void leave_run(bool is_over) noexcept override;
+  void begin_backward();
+  void end_backward(bool has_averaged);
+  void end_local();
   void finish();
   void complete_unready();
-  const at::Tensor& layout_of(std::size_t parameter) const;
   /// What backward made of a parameter, for ranks to agree on.
   enum Use : std::uint8_t { kNoGradient, kUnused, kUsed };
   std::uint8_t use_of(const Parameter& state) const;
@@ -154,8 +170,12 @@ class Reducer final : public GradientListener {
   JoinAgreement* join_ = nullptr;
   StepShare share_;         ///< of the step in which this rank is, or of the last one
   bool has_share_ = false;  ///< known before the first gradient
-  bool synchronized_ = true;
-  bool in_backward_ = false;
+  bool is_local_ = false;
+  bool is_deferred_ = false;
+  const bool hears_of_all_;   ///< some kind does
+  bool in_run_ = false;       ///< between its begin_backward() and end_backward()
+  bool in_backward_ = false;  ///< that averages
+  bool is_between_runs_ = false;
   bool end_is_queued_ = false;
   bool rebuilt_ = false;
   std::exception_ptr error_;

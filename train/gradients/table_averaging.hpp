@@ -28,8 +28,8 @@ class TableAveraging final : public Averaging {
 
   void lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) override;
   std::vector<std::vector<std::size_t>> members() const override;
-  const at::Tensor& layout_of(std::size_t bucket, std::size_t) const override {
-    return tables_[bucket].values;
+  bool is_alike(std::size_t bucket, std::size_t, const at::Tensor& parameter) const override {
+    return have_one_layout(parameter, tables_[bucket].values);
   }
   at::Tensor zero(std::size_t, std::size_t) override { return {}; }
   void wait() override { are_finite_ = thread_.wait(); }

@@ -36,12 +36,12 @@ class WholeAveraging : public Averaging {
   bool improve(std::span<const std::size_t> order, int root) final;
   std::vector<std::size_t> ends() const final;
   std::vector<std::vector<std::size_t>> members() const final;
-  const at::Tensor& layout_of(std::size_t bucket, std::size_t slot) const final {
-    return buckets_[bucket].slots()[slot].view;
+  bool is_alike(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) const final {
+    return have_one_layout(parameter, view(bucket, slot));
   }
-  at::Tensor zero(std::size_t bucket, std::size_t slot) final { return layout_of(bucket, slot).zero_(); }
+  at::Tensor zero(std::size_t bucket, std::size_t slot) final { return view(bucket, slot).zero_(); }
   void wait() override;
-  at::Tensor result(std::size_t bucket, std::size_t slot) override { return layout_of(bucket, slot); }
+  at::Tensor result(std::size_t bucket, std::size_t slot) override { return view(bucket, slot); }
   void settle() noexcept override;
   bool are_finite() const override;
   Span span(std::size_t bucket) const final {
@@ -59,6 +59,9 @@ class WholeAveraging : public Averaging {
   std::vector<Bucket> buckets_;
 
  private:
+  const at::Tensor& view(std::size_t bucket, std::size_t slot) const {
+    return buckets_[bucket].slots()[slot].view;
+  }
   void fill(const std::vector<std::vector<std::size_t>>& members);
 
   std::vector<bool> is_own_;

@@ -20,12 +20,12 @@ std::int64_t samples_per_part(std::int64_t batch, int ranks, std::int64_t parts)
                              {});
 }
 
-at::Tensor accumulate(DistributedDataParallelBase& model, const Batch& batch, std::int64_t parts,
+at::Tensor accumulate(ParallelModel& model, const Batch& batch, std::int64_t parts,
                       const std::function<at::Tensor(const Batch& part)>& loss_of) {
   const std::int64_t samples = samples_per_part(train::samples_of(batch), 1, parts);
   at::Tensor total;
   for (std::int64_t i = 0; i < parts; ++i) {
-    std::optional<DistributedDataParallelBase::NoSync> local;
+    std::optional<ParallelModel::NoSync> local;
     if (i + 1 < parts) local.emplace(model);
     Batch part;
     for (const at::Tensor& tensor : batch) part.push_back(tensor.narrow(0, i * samples, samples));

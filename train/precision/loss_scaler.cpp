@@ -59,7 +59,7 @@ bool has_finite_gradient(const at::Tensor& parameter) {
 
 }  // namespace
 
-LossScaler::LossScaler(DistributedDataParallelBase& model, const LossScalerOptions& options)
+LossScaler::LossScaler(ParallelModel& model, const LossScalerOptions& options)
     : model_(model), options_(options), scale_(options.initial_scale) {
   agree(model.communicator(), "LossScaler", text_of(options), [&] {
     require_in_range(options);

@@ -1,30 +1,39 @@
 #include "kolo/train/sharded_data_parallel.hpp"
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
 
+#include "gradients/reducer.hpp"
 #include "kolo/error.hpp"
+#include "kolo/train/averages.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "placement/placement.hpp"
 #include "ranks/holders.hpp"
 #include "ranks/model.hpp"
+#include "sharded/shard_averaging.hpp"
 #include "sharded/sharded_step.hpp"
 #include "sharded/unit_plan.hpp"
 
 namespace kolo {
 namespace {
 
+constexpr const char* kCall = "ShardedDataParallel";
 constexpr std::array kShardNames{"optimizer_state", "gradients", "parameters"};
 
 std::string text_of(const ShardedDataParallelOptions& options) {
   std::ostringstream text;
   text << std::boolalpha << "the options shard " << kShardNames.at(static_cast<std::size_t>(options.shard))
        << ", broadcast_buffers " << options.broadcast_buffers << (options.holders.valid() ? ", holders" : "")
-       << ", units";
+       << (options.data.valid() ? ", data" : "") << ", units";
   for (const std::string& unit : options.units) text << ' ' << unit;
   if (options.gather_type) text << ", gather_type " << *options.gather_type;
   return text.str();
@@ -81,10 +90,19 @@ struct ShardedDataParallelBase::State {
       : module(std::move(module_)),
         communicator(std::move(communicator_)),
         own(communicator.split(0)),
-        model(agreed(own, module.get(), options, units)),
+        data(options.data.valid() ? Communicator(options.data).split(0) : Communicator()),
+        model(agreed(own, data, module.get(), options, units)),
         buffers(model.buffers),
-        step(std::move(units), options.broadcast_buffers ? &buffers : nullptr, own, options),
+        step(units, own, options),
+        averaging(new train::ShardAveraging(step, own, data)),
+        reducer(averaging->parameters(), kinds(), own,
+                {.owner = "ShardedDataParallel",
+                 .is_replaceable = false,
+                 .find_unused_parameters = true,
+                 .may_rebuild = true,
+                 .timeline = communicator.timeline()}),
         placement(placed_parameters_of(), options.holders, own) {
+    if (options.broadcast_buffers) reducer.set_companions(&buffers, nullptr);
     const auto part = train::part_of_group(own, "a ShardedDataParallel", "pass its placed()", true);
     for (const auto& [parameter, placed] : in_shards) {
       if (placed->is_trained) shards.push_back(placed->tensor);
@@ -123,7 +141,14 @@ struct ShardedDataParallelBase::State {
     return placed;
   }
 
-  static train::Model agreed(Communicator& communicator, const torch::nn::Module* module,
+  std::vector<std::unique_ptr<train::Averaging>> kinds() {
+    std::vector<std::unique_ptr<train::Averaging>> kinds;
+    kinds.emplace_back(averaging);
+    return kinds;
+  }
+
+  /// Collective over both communicators: ranks of one learn of what those of the other find.
+  static train::Model agreed(Communicator& communicator, Communicator& data, const torch::nn::Module* module,
                              const ShardedDataParallelOptions& options,
                              std::vector<train::PlannedUnit>& units) {
     const auto make = [&] {
@@ -136,16 +161,41 @@ struct ShardedDataParallelBase::State {
         train::require_unheard(parameter.name, parameter.tensor);
       return model;
     };
-    return train::make_alike(communicator, "ShardedDataParallel", text_of(options), make);
+    std::optional<train::Model> model;
+    std::exception_ptr error;
+    const auto attempt = [&error](const auto& action) {
+      try {
+        action();
+      } catch (const InvalidArgumentError&) {
+        error = std::current_exception();
+      } catch (const MismatchError&) {
+        error = std::current_exception();
+      }
+    };
+    attempt([&] { model = train::make_alike(communicator, kCall, text_of(options), make); });
+    if (data.valid()) {
+      std::string lines;
+      const auto require_none = [&] {
+        if (error) std::rethrow_exception(error);
+        lines = train::text_of_layout(model->all());
+      };
+      attempt([&] { agree(data, kCall, lines, require_none); });
+      attempt([&] { agree(communicator, kCall, "", require_none); });
+    }
+    if (error) std::rethrow_exception(error);
+    if (data.valid()) train::Replicator(model->all()).run(data, 0);
+    return std::move(*model);
   }
 
   std::shared_ptr<torch::nn::Module> module;
   Communicator communicator;              ///< the caller's, which the caller goes on using
-  Communicator own;                       ///< so calls on the caller's cannot come between those of a step
-  std::vector<train::PlannedUnit> units;  ///< for `step`, which takes them
+  Communicator own, data;                 ///< so calls on the caller's cannot come between those of a step
+  std::vector<train::PlannedUnit> units;  ///< for `step`
   train::Model model;
   train::Replicator buffers;
   train::ShardedStep step;
+  train::ShardAveraging* averaging;  ///< of `reducer`
+  train::Reducer reducer;
   std::vector<std::pair<at::Tensor, std::shared_ptr<const PlacedParameter>>> in_shards;
   train::Placement placement;
   std::vector<at::Tensor> shards;
@@ -162,7 +212,7 @@ ShardedDataParallelBase::ShardedDataParallelBase(std::shared_ptr<torch::nn::Modu
 ShardedDataParallelBase::~ShardedDataParallelBase() = default;
 
 ShardedDataParallelBase::Whole::Whole(ShardedDataParallelBase& parallel) : parallel_(parallel) {
-  parallel_.state_->step.make_whole();
+  parallel_.state_->reducer.make_whole();
 }
 
 ShardedDataParallelBase::Whole::~Whole() {
@@ -170,10 +220,13 @@ ShardedDataParallelBase::Whole::~Whole() {
 }
 
 void ShardedDataParallelBase::begin_forward() {
+  state_->reducer.require_no_error();
   state_->step.begin_forward();
+  if (c10::GradMode::is_enabled()) state_->reducer.require_watched();
 }
 
 void ShardedDataParallelBase::end_forward() {
+  state_->reducer.require_no_error();
   state_->step.end_forward();
 }
 
@@ -196,12 +249,20 @@ const PlacedModel& ShardedDataParallelBase::placed() const {
   return state_->placement.get();
 }
 
+void ShardedDataParallelBase::set_local(bool is_local) {
+  state_->reducer.set_local(is_local);
+}
+
+void ShardedDataParallelBase::set_loss_scale(float scale) {
+  require_scale(scale);
+}
+
 Communicator& ShardedDataParallelBase::communicator() noexcept {
   return state_->communicator;
 }
 
 const CommunicationStatistics& ShardedDataParallelBase::total() const noexcept {
-  return state_->step.total();
+  return state_->reducer.total();
 }
 
 }  // namespace kolo

@@ -2,7 +2,6 @@
 
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <iterator>
@@ -10,7 +9,6 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "libtorch/autograd_run.hpp"
 #include "ranks/failure.hpp"
 
 namespace kolo::train {
@@ -26,12 +24,11 @@ bool contains(std::span<const std::size_t> units, std::size_t unit) {
 
 }  // namespace
 
-ShardedStep::ShardedStep(std::vector<PlannedUnit> plan, Replicator* buffers, const Communicator& communicator,
+ShardedStep::ShardedStep(const std::vector<PlannedUnit>& plan, const Communicator& communicator,
                          const ShardedDataParallelOptions& options)
     : shard_(options.shard),
       gathers_(Communicator(communicator).split(0)),
       averages_(communicator),
-      buffers_(buffers),
       last_used_(plan.size()),
       first_use_(
           [this](std::span<const std::size_t> watched, FirstUse::Access access) { use(watched, access); }) {
@@ -39,67 +36,33 @@ ShardedStep::ShardedStep(std::vector<PlannedUnit> plan, Replicator* buffers, con
     is_shared_.push_back(planned.is_shared);
     const auto first = std::ranges::find(plan, planned.name, &PlannedUnit::name);
     modules_.push_back(static_cast<std::size_t>(first - plan.begin()));
-    labels_.push_back((planned.name.empty() ? "the model's own unit" : "unit '" + planned.name + '\'') +
-                      " in pass");
+    names_.push_back(planned.name.empty() ? "the model's own unit" : "unit '" + planned.name + '\'');
     units_.emplace_back(planned, averages_.rank(), averages_.size(), shard_, options.gather_type);
   }
   order_.resize(units_.size());
   std::iota(order_.begin(), order_.end(), std::size_t{0});
-  // Backward runs against the order in which parameters are registered and used, as a rule.
-  std::copy_if(order_.rbegin(), order_.rend(), std::back_inserter(average_order_),
-               [&](std::size_t unit) { return !units_[unit].is_frozen(); });
   for (std::size_t u = 0; u < units_.size(); ++u) {
     watched_.emplace_back(units_[u].watched(), u);
-    for (std::size_t m = 0; m < units_[u].members().size(); ++m) {
-      if (!units_[u].is_frozen()) parameters_.push_back({u, m, {}});
-      watched_.emplace_back(units_[u].members()[m].shard, units_.size() + u);
-    }
+    for (const Unit::Member& member : units_[u].members())
+      watched_.emplace_back(member.shard, units_.size() + u);
   }
-  watch_gradients();
   first_use_.watch(watched_);
 }
 
 ShardedStep::~ShardedStep() {
-  for (Parameter& parameter : parameters_) {
-    if (parameter.hook != 0) parameter.accumulator->del_post_hook(parameter.hook);
-  }
   first_use_.forget_all();
-  try {
-    agreement_.wait();  // it borrows `used_`
-  } catch (const std::exception&) {
-    // A backward has thrown it.
-  }
   for (Unit& unit : units_) {
     if (held_ == 0) unit.provide();
   }
 }
 
-/// A parameter that was loaded has a new accumulator.
-void ShardedStep::watch_gradients() {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    Parameter& parameter = parameters_[i];
-    const NamedTensor& named = units_[parameter.unit].members()[parameter.member].named;
-    const auto accumulator = torch::autograd::impl::grad_accumulator(named.tensor);
-    // Null: frozen meanwhile. Should it be thawed, it has the old one as long as that is held.
-    if (!accumulator || accumulator == parameter.accumulator) continue;
-    require_unheard(named.name, named.tensor);
-    if (parameter.hook != 0) parameter.accumulator->del_post_hook(std::exchange(parameter.hook, 0));
-    parameter.accumulator = accumulator;
-    parameter.hook = add_gradient_hook(accumulator, *this, i);
-  }
-}
-
-void ShardedStep::require_sound() {
+void ShardedStep::require_sound() const {
   if (error_) std::rethrow_exception(error_);
 }
 
 void ShardedStep::fail() {
   error_ = tell_others(averages_);
   throw;
-}
-
-void ShardedStep::leave(const std::string& reason) noexcept {
-  if (!error_) error_ = train::leave(averages_, reason);
 }
 
 /// A rank must not go on to train parameters that no shard is of.
@@ -204,11 +167,11 @@ void ShardedStep::use_all_kept(std::span<const std::size_t> units) {
 /// Of the first so many units, in the order of use.
 void ShardedStep::start_gathers(std::size_t end) {
   for (const std::size_t unit : std::span(order_).first(std::min(end, order_.size())))
-    units_[unit].start_gather(gathers_, gather_of(unit));
+    units_[unit].start_gather(gathers_, call_of(unit));
 }
 
-CallOptions ShardedStep::gather_of(std::size_t unit) const {
-  return {.label = labels_[unit], .label_number = passes_};
+CallOptions ShardedStep::call_of(std::size_t unit) const {
+  return {.label = names_[unit] + " in pass", .label_number = passes_};
 }
 
 void ShardedStep::use_some(std::span<const std::size_t> units) {
@@ -217,7 +180,7 @@ void ShardedStep::use_some(std::span<const std::size_t> units) {
   };
   if (std::ranges::all_of(units, is_here)) return;
   const std::vector<std::size_t> all = with_siblings(units);
-  for (const std::size_t unit : all) units_[unit].start_gather(gathers_, gather_of(unit));
+  for (const std::size_t unit : all) units_[unit].start_gather(gathers_, call_of(unit));
   for (const std::size_t unit : all) wait_gather(unit);
   const auto current = std::ranges::find_if(units, [&](std::size_t unit) { return !is_shared_[unit]; });
   if (current == units.end()) return;
@@ -254,7 +217,7 @@ void ShardedStep::prefetch(std::size_t unit) {
   if (in_forward_ ? after == order_.end() : before == order_.rend()) return;
   const std::size_t next = in_forward_ ? *after : *before;
   for (const std::size_t other : with_siblings(std::span(&next, 1)))
-    units_[other].start_gather(gathers_, gather_of(other));
+    units_[other].start_gather(gathers_, call_of(other));
 }
 
 void ShardedStep::wait_gather(std::size_t unit) {
@@ -290,128 +253,40 @@ void ShardedStep::leave_whole() noexcept {
   if (--held_ > 0) return;
   try {
     for (Unit& unit : units_) unit.take_values();
-    watch_gradients();
     release_all();
   } catch (...) {
     if (!error_) error_ = tell_others(averages_);
   }
 }
 
-void ShardedStep::on_gradient(std::size_t index) {
-  require_sound();
-  const c10::NoGradGuard no_grad;
-  try {
-    if (!in_backward_) begin_backward();
-    if (!std::exchange(end_is_queued_, true)) queue_end(*this);
-    const auto& [unit, member, accumulator, hook] = parameters_[index];
-    units_[unit].collect(member);
-    if (units_[unit].is_complete()) ready_order_.push_back(unit);
-    start_complete();
-  } catch (...) {
-    fail();
-  }
-}
-
 void ShardedStep::begin_backward() {
   if (held_ == 0) require_own();
   in_backward_ = true;
-  next_started_ = next_finished_ = 0;
-  ready_order_.clear();
-  for (Unit& unit : units_) unit.begin_gradients();
-  if (shard_ != Shard::parameters) first_use_.forget_all();  // no shard moves before finish()
+  if (shard_ != Shard::parameters) first_use_.forget_all();  // no shard moves before end_backward()
 }
 
-/// In one order on all ranks, never in that of completion.
-void ShardedStep::start_complete() {
-  while (next_started_ < average_order_.size() && units_[average_order_[next_started_]].is_complete()) {
-    if (next_finished_ < next_started_) finish_oldest();  // more under way are more gradients in memory
-    const std::size_t unit = average_order_[next_started_];
-    if (next_started_ == 0) first_start_ = Clock::now();
-    units_[unit].start_scatter(averages_, gather_of(unit));
-    ++next_started_;
-    // Its backward is over. Should an operation use it again, it is gathered again.
-    const std::lock_guard lock(mutex_);
-    if (!is_shared_[unit] && held_ == 0) units_[unit].release();
-  }
-}
-
-void ShardedStep::finish_oldest() {
-  const auto begin = Clock::now();
-  units_[average_order_[next_finished_]].finish_scatter();
-  ++next_finished_;
-  exposed_ += Clock::now() - begin;
-}
-
-void ShardedStep::end_run() {
-  require_sound();
-  if (is_nested_run()) return;
-  const c10::NoGradGuard no_grad;
-  try {
-    finish();
-  } catch (...) {
-    fail();
-  }
-}
-
-void ShardedStep::leave_run(bool is_over) noexcept {
-  end_is_queued_ = false;
-  if (!in_backward_ || error_) return;
-  if (!is_over) {
-    leave("an exception broke off its backward(), so the ranks' gradients no longer belong together");
-    return;
-  }
-  try {
-    // The run was nested. That it was called from is current again, and has the rest of the gradients.
-    queue_end(*this);
-    end_is_queued_ = true;
-  } catch (const std::exception&) {
-    if (!error_) error_ = std::current_exception();
-  }
-}
-
-/// Ranks may have used units and seen gradients in different orders; they must all
-/// follow one.
-void ShardedStep::follow_rank_0() {
-  for (auto [seen, order] : {std::pair(&uses_, &order_), std::pair(&ready_order_, &average_order_)}) {
-    std::vector<std::uint64_t> next(seen->begin(), seen->end());
-    for (const std::size_t unit : *order) {
-      if (!contains(*seen, unit)) next.push_back(unit);
-    }
-    averages_.broadcast(Buffer(next), 0);
-    order->assign(next.begin(), next.end());
-  }
-}
-
-void ShardedStep::finish() {
-  for (Unit& unit : units_) unit.complete();
-  start_complete();
-  used_.clear();
-  for (const Unit& unit : units_) used_.insert(used_.end(), unit.used().begin(), unit.used().end());
-  agreement_ = averages_.all_reduce_async(Buffer(used_), ReduceOp::max);
-  if (buffers_ != nullptr) buffers_->start(averages_, 0);
-  while (next_finished_ < average_order_.size()) finish_oldest();
-  if (buffers_ != nullptr) buffers_->finish();
-  agreement_.wait();
-  std::span<const std::uint8_t> used(used_);
-  for (Unit& unit : units_) {
-    unit.forget_unused(used.first(unit.used().size()));
-    used = used.subspan(unit.used().size());
-  }
-  in_backward_ = false;
-
+void ShardedStep::release_used(std::size_t unit) {
   const std::lock_guard lock(mutex_);
-  has_gradients_ = true;
-  is_awaited_ = false;
+  if (!is_shared_[unit] && held_ == 0) units_[unit].release();
+}
+
+void ShardedStep::end_backward(bool has_averaged) {
+  const std::lock_guard lock(mutex_);
+  in_backward_ = is_awaited_ = false;
+  has_gradients_ = has_gradients_ || has_averaged;
   if (held_ == 0) release_all();
   first_use_.watch(watched_);
-  if (++steps_ == kOrderedAfter) follow_rank_0();
-  CommunicationStatistics step;
-  step.steps = 1;
-  step.all_reduces = average_order_.size();
-  for (const Unit& unit : units_) step.bytes += unit.gradient_bytes();
-  step.exposed = std::exchange(exposed_, std::chrono::nanoseconds(0));
-  step.hidden = std::max(Clock::now() - first_start_ - step.exposed, std::chrono::nanoseconds(0));
-  total_ += step;
+  if (++backwards_ == kOrderedAfter) follow_rank_0();
+}
+
+/// Ranks may have used units in different orders; they must all follow one.
+void ShardedStep::follow_rank_0() {
+  std::vector<std::uint64_t> next(uses_.begin(), uses_.end());
+  for (const std::size_t unit : order_) {
+    if (!contains(uses_, unit)) next.push_back(unit);
+  }
+  averages_.broadcast(Buffer(next), 0);
+  order_.assign(next.begin(), next.end());
 }
 
 }  // namespace kolo::train

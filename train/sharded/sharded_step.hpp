@@ -1,4 +1,4 @@
-// ShardedStep: gathers units when they are used, and averages their gradients when they are there.
+// ShardedStep: gathers units when they are used.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -12,49 +12,48 @@
 #include <utility>
 #include <vector>
 
-#include "kolo/train/parallel_model.hpp"
 #include "libtorch/first_use.hpp"
-#include "libtorch/gradient_listener.hpp"
-#include "ranks/replicas.hpp"
 #include "sharded/unit.hpp"
 #include "sharded/unit_plan.hpp"
 
 namespace kolo::train {
 
-/// The engine of ShardedDataParallel, which documents the behaviour. All ranks use the units in one order, as
-/// they run one model; gathers have a communicator of their own, so that they need no order among averages.
-class ShardedStep final : public GradientListener {
+/// The half of ShardedDataParallel's engine that gathers; ShardAveraging is the other one. All ranks use the
+/// units in one order, as they run one model; gathers have a communicator of their own, so that they need no
+/// order among averages.
+class ShardedStep {
  public:
-  /// `buffers` may be null.
-  ShardedStep(std::vector<PlannedUnit> plan, Replicator* buffers, const Communicator& communicator,
+  ShardedStep(const std::vector<PlannedUnit>& plan, const Communicator& communicator,
               const ShardedDataParallelOptions& options);
   ~ShardedStep();
   ShardedStep(const ShardedStep&) = delete;
   ShardedStep& operator=(const ShardedStep&) = delete;
 
   /// Throws the error of an earlier step.
-  void require_sound();
+  void require_sound() const;
   void begin_forward();
   void end_forward();
   /// Takes over what was written to the units. An error comes with the next forward.
-  void make_whole() override;
-  void leave_whole() noexcept override;
+  void make_whole();
+  void leave_whole() noexcept;
+  /// With its first gradient. No shard moves before its end.
+  void begin_backward();
+  /// The unit's backward is over. Should an operation use it again, it is gathered again.
+  void release_used(std::size_t unit);
+  /// A backward is over. `has_averaged`: a step may come.
+  void end_backward(bool has_averaged);
 
-  std::span<const Unit> units() const noexcept { return units_; }
-  const CommunicationStatistics& total() const noexcept { return total_; }
-  Communicator& communicator() noexcept { return averages_; }
+  std::vector<Unit>& units() noexcept { return units_; }
+  /// Names a unit in calls for it.
+  CallOptions call_of(std::size_t unit) const;
+  const std::string& name_of(std::size_t unit) const { return names_[unit]; }
+  /// For how long forwards and backwards have waited for gathers, since the last time.
+  std::chrono::nanoseconds take_exposed() { return std::exchange(exposed_, std::chrono::nanoseconds(0)); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Parameter {
-    std::size_t unit, member;
-    NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
-    std::uintptr_t hook = 0;
-  };
 
-  void watch_gradients();
   void require_own() const;
-  CallOptions gather_of(std::size_t unit) const;
   void note_moves();
   void use(std::span<const std::size_t> watched, FirstUse::Access access) noexcept;
   void use_all_kept(std::span<const std::size_t> units);
@@ -65,16 +64,7 @@ class ShardedStep final : public GradientListener {
   void start_gathers(std::size_t end);
   void wait_gather(std::size_t unit);
   void release_all();
-
-  void on_gradient(std::size_t index) override;
-  void end_run() override;
-  void leave_run(bool is_over) noexcept override;
-  void begin_backward();
-  void start_complete();
-  void finish_oldest();
   void follow_rank_0();
-  void finish();
-  void leave(const std::string& reason) noexcept;
   [[noreturn]] void fail();
 
   const Shard shard_;
@@ -82,11 +72,9 @@ class ShardedStep final : public GradientListener {
   std::vector<Unit> units_;
   std::vector<bool> is_shared_;
   std::vector<std::size_t> modules_;  ///< of each unit: the first unit of its submodule
-  std::vector<std::string> labels_;   ///< of calls for a unit
+  std::vector<std::string> names_;    ///< of units
   /// Units, and under numbers that begin after theirs, the shards of each unit.
   std::vector<std::pair<at::Tensor, std::size_t>> watched_;
-  std::vector<Parameter> parameters_;
-  Replicator* buffers_;
 
   std::mutex mutex_;                ///< operations may run in several threads
   std::vector<std::size_t> order_;  ///< in which forward uses units
@@ -100,17 +88,9 @@ class ShardedStep final : public GradientListener {
   std::uint32_t passes_ = 0;    ///< forwards so far, the same number on all ranks
 
   bool in_backward_ = false;
-  bool end_is_queued_ = false;
-  std::uint64_t steps_ = 0;
-  std::vector<std::size_t> average_order_;            ///< of units that are not frozen
-  std::vector<std::size_t> ready_order_;              ///< in this backward
-  std::size_t next_started_ = 0, next_finished_ = 0;  ///< in average_order_
-  Clock::time_point first_start_;
-  std::vector<std::uint8_t> used_;  ///< of each parameter: by this rank, then by any rank
-  Work agreement_;                  ///< about used_
+  std::uint64_t backwards_ = 0;
   std::exception_ptr error_;
   std::chrono::nanoseconds exposed_{0};
-  CommunicationStatistics total_;
   FirstUse first_use_;  ///< last: it calls use()
 };
 

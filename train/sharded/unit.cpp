@@ -30,8 +30,7 @@ Unit::Unit(const PlannedUnit& plan, int rank, int size, Shard shard,
       own_(whole_.within(range_)),
       gradients_(whole_.alike(own_type_)),
       own_gradients_(own_.alike(own_type_)),
-      earlier_(own_.alike(own_type_)),
-      has_gradient_(is_frozen_ ? 0 : plan.parameters.size()) {
+      earlier_(own_.alike(own_type_)) {
   if (is_apart()) {
     // Before the parameters are rounded.
     const FlatTensors given(plan.parameters);
@@ -147,11 +146,8 @@ void Unit::provide() {
 
 void Unit::begin_gradients() {
   if (is_frozen_) return;
-  has_gradient_.assign(members_.size(), false);
-  used_.assign(members_.size(), 0);
   had_gradient_.clear();
   for (const Member& member : members_) had_gradient_.push_back(member.shard.grad().defined());
-  missing_ = members_.size();
   earlier_.release();
   const auto adds = [](const Member& member) {
     return member.shard.grad().defined() && member.shard.grad().any().item<bool>();
@@ -167,31 +163,13 @@ void Unit::begin_gradients() {
 void Unit::collect(std::size_t index) {
   const NamedTensor& named = members_[index].named;
   at::Tensor& gradient = named.tensor.mutable_grad();
-  if (has_gradient_[index]) {
+  if (gradient.defined() && gradient.layout() != at::kStrided) {
     throw InvalidArgumentError(
-        "the gradient of '" + named.name +
-            "' was ready twice in one backward(): parts of the model that backward() computes "
-            "anew (checkpointing) must not share parameters with others",
-        {});
-  }
-  if (gradient.defined() && (gradient.layout() != at::kStrided || gradient.requires_grad())) {
-    throw InvalidArgumentError(
-        "the gradient of '" + named.name +
-            "' is sparse, or has a graph of its own (create_graph): it cannot be averaged in shards",
-        {});
+        "the gradient of '" + named.name + "' is sparse: it cannot be averaged in shards", {});
   }
   gradients_.provide();
-  used_[index] = gradient.defined();
   gradient.defined() ? gradients_.view(index).copy_(gradient) : gradients_.view(index).zero_();
   gradient = at::Tensor();
-  has_gradient_[index] = true;
-  --missing_;
-}
-
-void Unit::complete() {
-  for (std::size_t i = 0; i < has_gradient_.size(); ++i) {
-    if (!has_gradient_[i]) collect(i);
-  }
 }
 
 void Unit::start_scatter(Communicator& communicator, const CallOptions& options) {
@@ -201,10 +179,14 @@ void Unit::start_scatter(Communicator& communicator, const CallOptions& options)
                                   counts_, options);
 }
 
-void Unit::finish_scatter() {
-  if (!scatter_) return;
-  std::exchange(scatter_, {})->wait();
+std::chrono::nanoseconds Unit::wait_scatter() {
+  TensorWork scatter = std::exchange(scatter_, {});
+  scatter.wait();
   if (shard_ != Shard::optimizer_state) gradients_.release();
+  return scatter.duration();
+}
+
+void Unit::attach_gradients() {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     at::Tensor gradient = own_gradients_.view(i);
     if (earlier_.is_provided()) gradient.add_(earlier_.view(i));
@@ -213,10 +195,8 @@ void Unit::finish_scatter() {
   earlier_.release();
 }
 
-void Unit::forget_unused(std::span<const std::uint8_t> used_anywhere) {
-  for (std::size_t i = 0; i < used_anywhere.size(); ++i) {
-    if (used_anywhere[i] == 0 && !had_gradient_[i]) members_[i].shard.mutable_grad() = at::Tensor();
-  }
+void Unit::forget(std::size_t member) {
+  if (!had_gradient_[member]) members_[member].shard.mutable_grad() = at::Tensor();
 }
 
 }  // namespace kolo::train

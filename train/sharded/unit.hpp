@@ -3,6 +3,7 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -74,18 +75,18 @@ class Unit {
   void begin_gradients();
   /// Takes a member's gradient away, into memory of the unit.
   void collect(std::size_t member);
-  bool is_complete() const noexcept { return missing_ == 0; }
-  /// What has no gradient counts as zero.
-  void complete();
-  /// Whether the gradient of each member was there to be taken.
-  std::span<const std::uint8_t> used() const noexcept { return used_; }
-  /// Starts to average: collective. The unit is complete.
+  /// Starts to average: collective. All members are collected.
   void start_scatter(Communicator& communicator, const CallOptions& options);
-  bool is_scattering() const noexcept { return scatter_.has_value(); }
-  /// Waits, and makes the averages the shards' gradients.
-  void finish_scatter();
-  /// Shards of members that no rank used have the gradients that they had before this backward, or none.
-  void forget_unused(std::span<const std::uint8_t> used_anywhere);
+  /// Waits, gives the gradients' memory back, and returns what the averaging took.
+  std::chrono::nanoseconds wait_scatter();
+  /// This rank's averages.
+  at::Tensor own_gradients() const { return own_gradients_.flat(); }
+  /// Makes the averages, and what was there before, the shards' gradients.
+  void attach_gradients();
+  /// No rank has used the member: its shard has the gradient that it had before this backward, or none.
+  void forget(std::size_t member);
+  /// Returns when no call borrows memory. Swallows errors.
+  void settle() noexcept { scatter_ = {}; }
 
  private:
   /// Shards lie in other memory than the parameters.
@@ -111,10 +112,7 @@ class Unit {
   FlatTensors own_gradients_;       ///< averages of this rank's elements
   FlatTensors earlier_;             ///< what the shards had before this backward; no memory: nothing
   std::vector<bool> had_gradient_;  ///< of each member's shard, when this backward began
-  std::vector<bool> has_gradient_;  ///< is collected
-  std::vector<std::uint8_t> used_;
-  std::size_t missing_ = 0;
-  std::optional<TensorWork> scatter_;
+  TensorWork scatter_;
 };
 
 }  // namespace kolo::train

@@ -137,28 +137,8 @@ struct DistributedDataParallelOptions {
 };
 
 /// What DistributedDataParallel<Model> does whatever the model's type.
-class DistributedDataParallelBase {
+class DistributedDataParallelBase : public ParallelModel {
  public:
-  /// While one lives, backward() only accumulates gradients on this rank; the next backward() after it
-  /// averages the sums. All ranks must do it alike. May be nested.
-  ///
-  ///     {
-  ///       const auto local = model.no_sync();
-  ///       loss(model(first), labels).backward();        // no communication
-  ///     }
-  ///     loss(model(second), labels).backward();         // averages the sum of both
-  class NoSync {
-   public:
-    /// See no_sync().
-    explicit NoSync(DistributedDataParallelBase& parallel);
-    ~NoSync();
-    NoSync(const NoSync&) = delete;
-    NoSync& operator=(const NoSync&) = delete;
-
-   private:
-    DistributedDataParallelBase& parallel_;
-  };
-
   /// Lets ranks train on different amounts of data:
   ///
   ///     auto join = model.join(kolo::JoinMode::weigh_by_samples);   // all ranks
@@ -218,12 +198,8 @@ class DistributedDataParallelBase {
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                               DistributedDataParallelOptions options);
   /// Waits for all-reduces under way, and makes their steps as finish_step() does.
-  ~DistributedDataParallelBase();
-  DistributedDataParallelBase(const DistributedDataParallelBase&) = delete;
-  DistributedDataParallelBase& operator=(const DistributedDataParallelBase&) = delete;
+  ~DistributedDataParallelBase() override;
 
-  /// Gradients stay local while what it returns lives.
-  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
   /// Collective: ranks may have different amounts of data while what it returns lives. Throws as Join does.
   [[nodiscard]] Join join(JoinMode mode) { return Join(*this, mode); }
 
@@ -252,16 +228,12 @@ class DistributedDataParallelBase {
   /// Throws InvalidArgumentError where the hook and this optimizer do not go together, or where
   /// overlap_forward has optimizers of its own. Call it once.
   void check(const torch::optim::Optimizer& optimizer) const;
-  /// False with a hook that gives ranks different averages (post_local_sgd), so that their parameters differ.
-  bool keeps_ranks_equal() const noexcept;
-  /// The next losses are scaled by so much (loss scaling for mixed precision), the same on all ranks: a hook
-  /// keeps what it keeps unscaled. Throws InvalidArgumentError with overlap_forward, whose steps cannot be
-  /// left out.
-  void set_loss_scale(float scale);
-  /// Whether the averages of the last step are free of infinities and NaN, which are the same on all ranks.
+  void set_local(bool is_local) override;
+  bool keeps_ranks_equal() const noexcept override;
+  void set_loss_scale(float scale) override;
   /// Where they are not, the hook has forgotten the step: skip the optimizer's step as well. Without a hook
   /// it reads all buckets: ask before gradients are changed. Always true with overlap_forward.
-  bool averages_are_finite() const;
+  bool averages_are_finite() const override;
 
   /// The model's parameters, for an optimizer: each once, also one that is registered under several names
   /// (tied weights), where libtorch's parameters() lists it several times. Calls finish_step().
@@ -269,17 +241,15 @@ class DistributedDataParallelBase {
   /// All parameters and buffers, and where they are: for norms, sums over layers, checkpoints. Those whose
   /// gradients backward() averages are trained. Throws InvalidArgumentError where this rank has slices of
   /// layers alone, and `holders` is not set.
-  const PlacedModel& placed() const;
-  /// The communicator that it was made with, for calls of the caller's own.
-  Communicator& communicator() noexcept;
+  const PlacedModel& placed() const override;
+  Communicator& communicator() noexcept override;
   /// The buckets as assigned at the moment, in the order in which they are averaged. Calls finish_step().
   std::vector<BucketInfo> buckets() const;
   /// What BucketBorders::measured has found up to now.
   BucketPlan bucket_plan() const;
   /// What the last step cost whose averages have all been waited for.
   const CommunicationStatistics& last_step() const noexcept;
-  /// What all steps cost together.
-  const CommunicationStatistics& total() const noexcept;
+  const CommunicationStatistics& total() const noexcept override;
 
  private:
   struct State;

@@ -1,5 +1,5 @@
-// What wrappers of a model share: which region of each parameter a rank holds, norms over all of them, what
-// communication costs, and accumulation of gradients over batches.
+// ParallelModel: what wrappers of a model share; which region of each parameter a rank holds, norms over all
+// of them, what communication costs, and accumulation of gradients over batches.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -21,8 +21,6 @@
 #include "kolo/train/slice.hpp"
 
 namespace kolo {
-
-class DistributedDataParallelBase;
 
 /// A parameter or a buffer of a model, and what this rank holds of it.
 struct PlacedParameter {
@@ -155,6 +153,67 @@ struct CommunicationStatistics {
   }
 };
 
+/// A model whose gradients ranks average or divide: the base of DistributedDataParallel, ShardedDataParallel
+/// and PipelineParallel.
+class ParallelModel {
+ public:
+  /// While one lives, backward() only accumulates gradients on this rank; the next backward() after it
+  /// averages the sums. All ranks must do it alike. May be nested.
+  ///
+  ///     {
+  ///       const auto local = model.no_sync();
+  ///       loss(model(first), labels).backward();        // no communication
+  ///     }
+  ///     loss(model(second), labels).backward();         // averages the sum of both
+  ///
+  /// A model in shards gathers its parameters all the same, and holds its gradients whole meanwhile: 4 bytes
+  /// a parameter more.
+  class NoSync {
+   public:
+    /// See no_sync().
+    explicit NoSync(ParallelModel& model);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    ParallelModel& model_;
+  };
+
+  virtual ~ParallelModel() = default;
+  ParallelModel(const ParallelModel&) = delete;
+  ParallelModel& operator=(const ParallelModel&) = delete;
+
+  /// Gradients stay local while what it returns lives. Throws InvalidArgumentError as set_local() does.
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+  /// Whether each backward() from now on only accumulates: no_sync() calls it. A pipeline throws
+  /// InvalidArgumentError for true, as its step() has all micro-batches.
+  virtual void set_local(bool is_local) = 0;
+  /// The next losses are scaled by so much (loss scaling for mixed precision), the same on all ranks: a hook
+  /// keeps what it keeps unscaled. Throws InvalidArgumentError for a scale that is not positive and finite,
+  /// and with overlap_forward, whose steps cannot be left out.
+  virtual void set_loss_scale(float scale) = 0;
+  /// Collective over the holders, where they are several: whether the gradients of the last step are free of
+  /// infinities and NaN, the same on all of them.
+  virtual bool averages_are_finite() const { return gradients_are_finite(placed()); }
+  /// Where the model's parameters and buffers are: for norms, sums over layers, checkpoints.
+  virtual const PlacedModel& placed() const = 0;
+  /// False with a hook that gives ranks different averages (post_local_sgd), so that their parameters differ.
+  virtual bool keeps_ranks_equal() const noexcept { return true; }
+  /// The communicator that it was made with, for calls of the caller's own.
+  virtual Communicator& communicator() noexcept = 0;
+  /// What all steps cost together.
+  virtual const CommunicationStatistics& total() const noexcept = 0;
+
+ protected:
+  ParallelModel() = default;
+  /// Throws InvalidArgumentError unless it is positive and finite.
+  static void require_scale(float scale);
+
+ private:
+  int no_sync_depth_ = 0;
+};
+
 /// Forward and backward of a batch that does not fit memory, in `parts` of equal size:
 ///
 ///     optimizer.zero_grad();
@@ -170,7 +229,7 @@ struct CommunicationStatistics {
 /// Throws InvalidArgumentError, before anything is computed, for fewer parts than 1, a batch without tensors,
 /// tensors that differ in their number of samples, and a batch that cannot be divided into so many equal
 /// parts; later for a loss that is no scalar; and what backward() throws.
-at::Tensor accumulate(DistributedDataParallelBase& model, const Batch& batch, std::int64_t parts,
+at::Tensor accumulate(ParallelModel& model, const Batch& batch, std::int64_t parts,
                       const std::function<at::Tensor(const Batch& part)>& loss_of);
 
 /// How many samples a rank computes at once where `batch` samples make a step of all ranks. Throws

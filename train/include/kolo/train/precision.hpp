@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace kolo {
 
@@ -86,7 +86,7 @@ class LossScaler {
   /// Collective. Throws InvalidArgumentError, on all ranks, for options out of range (scale and factors
   /// positive and finite, growth at least 1, backoff below 1), with overlap_forward, and with a hook with
   /// which ranks' averages differ; MismatchError where ranks' options differ.
-  LossScaler(DistributedDataParallelBase& model, const LossScalerOptions& options);
+  LossScaler(ParallelModel& model, const LossScalerOptions& options);
 
   /// The loss times the scale: call backward() on that.
   at::Tensor scale(const at::Tensor& loss);
@@ -115,7 +115,7 @@ class LossScaler {
   void set_scale(double scale);
   void require_finite_losses();
 
-  DistributedDataParallelBase& model_;
+  ParallelModel& model_;
   LossScalerOptions options_;
   double scale_;
   std::uint64_t steps_since_change_ = 0;

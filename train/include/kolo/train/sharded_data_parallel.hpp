@@ -59,10 +59,14 @@ struct ShardedDataParallelOptions {
   /// The ranks that have one copy of the model between them, where that is more than the communicator of the
   /// shards: Grid::replica(). Their construction of the wrapper is collective, too.
   Communicator holders = {};
+  /// The ranks that hold the same shards as this one, each in a group of its own (hybrid sharding):
+  /// Grid::data(). All start from their rank 0's values, and average their gradients under backward(), each
+  /// its own shards. Not the same on all ranks.
+  Communicator data = {};
 };
 
 /// What ShardedDataParallel<Model> does whatever the model's type.
-class ShardedDataParallelBase {
+class ShardedDataParallelBase : public ParallelModel {
  public:
   /// While one lives, all parameters are whole on all ranks, to be saved, loaded, or read through pointers.
   class Whole {
@@ -98,9 +102,7 @@ class ShardedDataParallelBase {
   ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                           ShardedDataParallelOptions options);
   /// With Shard::parameters the model's parameters are NaN from then on, unless a Whole lives.
-  ~ShardedDataParallelBase();
-  ShardedDataParallelBase(const ShardedDataParallelBase&) = delete;
-  ShardedDataParallelBase& operator=(const ShardedDataParallelBase&) = delete;
+  ~ShardedDataParallelBase() override;
 
   /// For a caller that calls the model itself, not forward(): one comes before the model's forward(), the
   /// other after it. Collective; throw the error of a step that has failed.
@@ -118,16 +120,17 @@ class ShardedDataParallelBase {
   /// layers (LARS, LAMB) and checkpoints. A shard of a vector has one dimension and one of a matrix two, so
   /// `exclude_vectors` means what it does unsharded. Throws InvalidArgumentError where the shards are of
   /// slices of layers or of stages, and `holders` is not set.
-  const PlacedModel& placed() const;
+  const PlacedModel& placed() const override;
 
   /// Collective: all parameters are whole while what it returns lives.
   [[nodiscard]] Whole whole() { return Whole(*this); }
 
-  /// The communicator that it was made with, for calls of the caller's own.
-  Communicator& communicator() noexcept;
+  void set_local(bool is_local) override;
+  void set_loss_scale(float scale) override;
+  Communicator& communicator() noexcept override;
   /// What forward and backward waited for is exposed, whether it was gathers of parameters or averages of
   /// gradients. Counts units that were averaged as all_reduces; `bytes` are those of gradients.
-  const CommunicationStatistics& total() const noexcept;
+  const CommunicationStatistics& total() const noexcept override;
 
  private:
   struct State;

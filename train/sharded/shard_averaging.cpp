@@ -1,0 +1,107 @@
+#include "sharded/shard_averaging.hpp"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <utility>
+
+namespace kolo::train {
+
+ShardAveraging::ShardAveraging(ShardedStep& step, const Communicator& communicator, Communicator data)
+    : Averaging(communicator), step_of_(step), data_(std::move(data)) {
+  std::size_t first = 0;
+  for (std::size_t u = 0; u < step_of_.units().size(); ++u) {
+    const Unit& unit = step_of_.units()[u];
+    if (unit.is_frozen()) continue;
+    order_.push_back({u, first});
+    first += unit.members().size();
+  }
+  std::ranges::reverse(order_);  // as backward runs, as a rule
+  set_order_sizes();
+}
+
+std::vector<NamedTensor> ShardAveraging::parameters() const {
+  std::vector<NamedTensor> parameters;
+  for (const Unit& unit : step_of_.units()) {
+    if (unit.is_frozen()) continue;
+    for (const Unit::Member& member : unit.members()) parameters.push_back(member.named);
+  }
+  return parameters;
+}
+
+void ShardAveraging::set_order_sizes() {
+  std::vector<std::size_t> sizes;
+  for (std::size_t b = 0; b < order_.size(); ++b) sizes.push_back(unit_of(b).members().size());
+  set_sizes(std::move(sizes));
+}
+
+/// A unit is complete with the last of its gradients.
+void ShardAveraging::lay_out(std::span<const std::size_t> order, std::span<const std::size_t>) {
+  std::vector<std::size_t> position(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
+  std::ranges::sort(order_, {}, [&](const Place& place) {
+    const auto own = std::span(position).subspan(place.first, step_of_.units()[place.unit].members().size());
+    return std::ranges::max(own);
+  });
+  set_order_sizes();
+}
+
+std::vector<std::vector<std::size_t>> ShardAveraging::members() const {
+  std::vector<std::vector<std::size_t>> members;
+  for (std::size_t b = 0; b < order_.size(); ++b) {
+    auto& bucket = members.emplace_back();
+    for (std::size_t i = 0; i < unit_of(b).members().size(); ++i) bucket.push_back(order_[b].first + i);
+  }
+  return members;
+}
+
+void ShardAveraging::prepare() {
+  started_ = scattered_ = 0;
+  over_data_.clear();
+  spans_.assign(order_.size(), {});
+  for (Unit& unit : step_of_.units()) unit.begin_gradients();
+}
+
+void ShardAveraging::take(std::size_t bucket, std::size_t slot, const at::Tensor&, bool) {
+  step_of_.require_sound();  // an operation cannot throw what a gather did
+  unit_of(bucket).collect(slot);
+}
+
+void ShardAveraging::start(std::size_t bucket) {
+  const auto waiting = Clock::now();
+  if (scattered_ < started_) finish_oldest();
+  const auto now = Clock::now();
+  waited_ += now - waiting;
+  spans_[bucket] = {now, now, unit_of(bucket).gradient_bytes()};
+  unit_of(bucket).start_scatter(communicator_, step_of_.call_of(order_[bucket].unit));
+  ++started_;
+  step_of_.release_used(order_[bucket].unit);
+}
+
+void ShardAveraging::finish_oldest() {
+  const std::size_t bucket = scattered_++;
+  spans_[bucket].ended = spans_[bucket].started + unit_of(bucket).wait_scatter();
+  if (data_.valid()) {
+    over_data_.push_back(all_reduce_async(unit_of(bucket).own_gradients(), data_, ReduceOp::average,
+                                          step_of_.call_of(order_[bucket].unit)));
+  }
+}
+
+void ShardAveraging::wait() {
+  while (scattered_ < started_) finish_oldest();
+  wait_all(over_data_);
+  for (std::size_t b = 0; b < order_.size(); ++b) unit_of(b).attach_gradients();
+}
+
+void ShardAveraging::share_use(std::span<std::uint8_t> used) {
+  if (data_.valid()) data_.all_reduce(Buffer(used), ReduceOp::max);
+}
+
+void ShardAveraging::settle() noexcept {
+  for (Unit& unit : step_of_.units()) unit.settle();
+  over_data_.clear();  // waits
+}
+
+}  // namespace kolo::train

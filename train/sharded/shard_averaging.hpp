@@ -1,0 +1,76 @@
+// ShardAveraging: averages gradients unit by unit, each to the rank that owns it.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <chrono>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gradients/averaging.hpp"
+#include "kolo/train/tensor.hpp"
+#include "sharded/sharded_step.hpp"
+
+namespace kolo::train {
+
+/// The other half of ShardedDataParallel's engine. A bucket is a unit that is trained; one reduce_scatter at
+/// a time is under way, as more of them are more gradients in memory. Averages become the gradients of
+/// shards, and parameters have none. Where other ranks hold the same shards, this rank's part of each unit is
+/// averaged with theirs, also under backward.
+class ShardAveraging final : public Averaging {
+ public:
+  /// `step` outlives it. `data`: the ranks with the same shards; not valid: none.
+  ShardAveraging(ShardedStep& step, const Communicator& communicator, Communicator data);
+  ~ShardAveraging() override { ShardAveraging::settle(); }
+
+  /// The parameters of the trained units, in their order: those that it averages.
+  std::vector<NamedTensor> parameters() const;
+
+  void lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) override;
+  std::vector<std::vector<std::size_t>> members() const override;
+  /// The unit looks at that itself.
+  bool is_alike(std::size_t, std::size_t, const at::Tensor&) const override { return true; }
+  bool hears_of_all() const override { return true; }
+  void begin_backward() override { step_of_.begin_backward(); }
+  void end_backward(bool has_averaged) override { step_of_.end_backward(has_averaged); }
+  void make_whole() override { step_of_.make_whole(); }
+  void leave_whole() noexcept override { step_of_.leave_whole(); }
+  at::Tensor zero(std::size_t, std::size_t) override { return {}; }
+  void wait() override;
+  void share_use(std::span<std::uint8_t> used) override;
+  at::Tensor result(std::size_t, std::size_t) override { return {}; }
+  void forget(std::size_t bucket, std::size_t slot) override { unit_of(bucket).forget(slot); }
+  void settle() noexcept override;
+  /// What is asked are the gradients of shards.
+  bool are_finite() const override { return true; }
+  Span span(std::size_t bucket) const override { return spans_[bucket]; }
+  std::string name_of(std::size_t bucket) const override { return step_of_.name_of(order_[bucket].unit); }
+  const char* row() const override { return "units"; }
+  std::chrono::nanoseconds take_waited() override {
+    return std::exchange(waited_, std::chrono::nanoseconds(0)) + step_of_.take_exposed();
+  }
+
+ private:
+  struct Place {
+    std::size_t unit;
+    std::size_t first;  ///< index of its first parameter among the reducer's
+  };
+
+  Unit& unit_of(std::size_t bucket) const { return step_of_.units()[order_[bucket].unit]; }
+  void prepare() override;
+  void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter, bool) override;
+  void start(std::size_t bucket) override;
+  void finish_oldest();
+  void set_order_sizes();
+
+  ShardedStep& step_of_;
+  Communicator data_;
+  std::vector<Place> order_;  ///< of buckets
+  std::vector<Span> spans_;   ///< by bucket
+  std::vector<TensorWork> over_data_;
+  std::size_t started_ = 0, scattered_ = 0;  ///< buckets
+  std::chrono::nanoseconds waited_{0};
+};
+
+}  // namespace kolo::train
