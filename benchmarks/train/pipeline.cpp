@@ -94,9 +94,9 @@ PipelineRunResult run_steps(const torch::nn::Sequential& layers, const PipelineP
     result.peak_bytes = by_rank(peak.bytes() - first_bytes, communicator);
   }
   std::vector<double> times;
-  const auto before = pipeline.total().computing;
+  const auto before = pipeline.statistics().computing;
   for (int i = 0; i < options.steps; ++i) times.push_back(step());
-  std::vector<double> computing{in_seconds(pipeline.total().computing - before) / options.steps};
+  std::vector<double> computing{in_seconds(pipeline.statistics().computing - before) / options.steps};
   communicator.all_reduce(Buffer(times), ReduceOp::max);
   communicator.all_reduce(Buffer(computing), ReduceOp::average);
   result.ranks = communicator.size();
@@ -106,7 +106,7 @@ PipelineRunResult run_steps(const torch::nn::Sequential& layers, const PipelineP
   result.bubble = 1 - result.computing / result.step_mean;
   const double behind = communicator.size() - 1, rounds = options.chunks * options.micro_batches;
   result.formula = behind / (rounds + behind);
-  result.most_held = by_rank(pipeline.total().most_held, communicator);
+  result.most_held = by_rank(pipeline.statistics().most_held, communicator);
   return result;
 }
 

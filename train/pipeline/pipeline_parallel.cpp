@@ -151,17 +151,14 @@ std::vector<PlacedParameter> placed_in(Communicator& communicator, const std::ve
 }
 
 /// Collective over both communicators: ranks of one pipeline learn of what the replicas of any stage find.
-std::unique_ptr<train::ReplicaAverages> replicas(Communicator& communicator,
-                                                 const std::vector<PipelineStage>& stages,
-                                                 const Communicator& data) {
-  if (!data.valid()) return nullptr;
-  std::vector<std::shared_ptr<torch::nn::Module>> modules;
-  for (const PipelineStage& stage : stages) modules.push_back(stage.module);
-  std::unique_ptr<train::ReplicaAverages> result;
+std::unique_ptr<train::StageAverages> replicas(Communicator& communicator,
+                                               const std::vector<PipelineStage>& stages,
+                                               const Communicator& data) {
+  std::unique_ptr<train::StageAverages> result;
   std::string problem;
-  Communicator own = Communicator(data).split(0);
+  const Communicator own = data.valid() ? Communicator(data).split(0) : data;
   try {
-    result = std::make_unique<train::ReplicaAverages>(modules, own);
+    result = std::make_unique<train::StageAverages>(stages, own);
   } catch (const MismatchError& error) {
     problem = error.what();
   } catch (const InvalidArgumentError& error) {
@@ -186,7 +183,7 @@ struct PipelineParallel::State {
         averages(replicas(own, stages, options.data)),
         tied(tie(own, shape_of(options, own.size()), stages, options.tie)),
         step(std::move(stages), std::move(loss), own, shape_of(options, own.size()), options.recompute,
-             tied.get(), averages.get()),
+             tied.get(), *averages),
         placement(placed_in(own, step.stages(), tied.get(), options.tie), options.holders, own) {
     const auto part = train::part_of_group(own, "a PipelineParallel", "pass its placed()", false);
     for (const PipelineStage& stage : step.stages()) {
@@ -203,7 +200,7 @@ struct PipelineParallel::State {
 
   Communicator communicator;  ///< the caller's, which the caller goes on using
   Communicator own;           ///< so calls on the caller's cannot come between those of a step
-  std::unique_ptr<train::ReplicaAverages> averages;
+  std::unique_ptr<train::StageAverages> averages;
   std::unique_ptr<train::TiedParameters> tied;
   train::PipelineStep step;
   train::Placement placement;
@@ -297,8 +294,21 @@ const PipelineStatistics& PipelineParallel::last_step() const noexcept {
   return state_->step.last_step();
 }
 
-const PipelineStatistics& PipelineParallel::total() const noexcept {
+const PipelineStatistics& PipelineParallel::statistics() const noexcept {
   return state_->step.total();
+}
+
+void PipelineParallel::set_local(bool is_local) {
+  if (is_local)
+    throw InvalidArgumentError("PipelineParallel: no_sync() has no use, as step() has all micro-batches", {});
+}
+
+void PipelineParallel::set_loss_scale(float scale) {
+  require_scale(scale);
+}
+
+const CommunicationStatistics& PipelineParallel::total() const noexcept {
+  return state_->averages->total();
 }
 
 Communicator& PipelineParallel::communicator() noexcept {

@@ -38,7 +38,7 @@ AutocastState without_autocast() {
 
 PipelineStep::PipelineStep(std::vector<PipelineStage> stages, PipelineParallel::Loss loss,
                            const Communicator& communicator, const PipelineShape& shape, bool recompute,
-                           TiedParameters* tied, ReplicaAverages* averages)
+                           TiedParameters* tied, StageAverages& averages)
     : stages_(std::move(stages)),
       loss_(std::move(loss)),
       communicator_(communicator),
@@ -49,7 +49,13 @@ PipelineStep::PipelineStep(std::vector<PipelineStage> stages, PipelineParallel::
       averages_(averages),
       training_(communicator_, MessagePlan(shape, rank_, true)),
       evaluation_(communicator_, MessagePlan(shape, rank_, false)),
-      words_(static_cast<std::size_t>(shape.ranks)) {}
+      last_backwards_(static_cast<std::size_t>(shape.chunks)),
+      words_(static_cast<std::size_t>(shape.ranks)) {
+  const std::vector<Action>& actions = training_.plan().actions;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (!actions[i].is_forward) last_backwards_[static_cast<std::size_t>(actions[i].chunk)] = i;
+  }
+}
 
 std::optional<double> PipelineStep::step(const at::Tensor& input, const at::Tensor& target) {
   const c10::AutoGradMode with_graph(true);
@@ -60,9 +66,9 @@ std::optional<double> PipelineStep::step(const at::Tensor& input, const at::Tens
   last_.total = Clock::now() - begin;
   try {
     // Averages first: with the same bits in all pipelines, their sums are the same too.
-    if (averages_ != nullptr) {
+    {
       const Span span(communicator_, "averages over pipelines");
-      averages_->average();
+      averages_.finish();
     }
     if (tied_ != nullptr) {
       const Span span(communicator_, "tied gradients");
@@ -90,8 +96,8 @@ at::Tensor PipelineStep::forward(const at::Tensor& input) {
 double PipelineStep::mean_loss() {
   if (error_) std::rethrow_exception(error_);
   std::vector<double> loss{last_loss_};
-  if (is_last() && averages_ != nullptr && averages_->communicator().size() > 1)
-    averages_->communicator().all_reduce(Buffer(loss), ReduceOp::average);
+  if (is_last() && averages_.communicator().valid() && averages_.communicator().size() > 1)
+    averages_.communicator().all_reduce(Buffer(loss), ReduceOp::average);
   communicator_.broadcast(Buffer(loss), shape_.ranks - 1);
   return loss[0];
 }
@@ -104,6 +110,7 @@ void PipelineStep::run(Pass& pass, BorderExchange& exchange) {
     exchange.finish();
   } catch (const Refused& refused) {
     held_.clear();
+    if (pass.kind == Kind::step) averages_.end();
     if (tied_ != nullptr && pass.kind == Kind::step) tied_->restore();
     std::rethrow_exception(refused.error);
   } catch (...) {
@@ -113,6 +120,7 @@ void PipelineStep::run(Pass& pass, BorderExchange& exchange) {
 
 void PipelineStep::run_actions(Pass& pass, BorderExchange& exchange) {
   if (tied_ != nullptr && pass.kind == Kind::step) tied_->begin();
+  if (pass.kind == Kind::step) averages_.begin();
   const std::vector<Action>& actions = exchange.plan().actions;
   for (std::size_t i = 0; i < actions.size(); ++i) {
     // The first stage computes its first output while ranks agree.
@@ -174,6 +182,7 @@ void PipelineStep::backward_one(BorderExchange& exchange, std::size_t index) {
     const AutocastScope autocast(without_autocast());  // backward computes as forward did
     const bool is_loss = exchange.plan().stage_of(action) == shape_.last_stage();
     if (is_loss) gradient = at::full_like(held.output, 1.0 / shape_.micro_batches);
+    averages_.set_local(action.chunk, index != last_backwards_[static_cast<std::size_t>(action.chunk)]);
     torch::autograd::backward({held.output}, {gradient});
   }
   last_.computing += Clock::now() - begin;
@@ -264,6 +273,7 @@ void PipelineStep::fail(BorderExchange& exchange) {
   held_.clear();
   static_cast<void>(problem_of([&] { agreement_.wait(); }));  // it borrows memory
   exchange.settle();
+  averages_.leave("a step of its pipeline has failed");
   if (tied_ != nullptr) tied_->restore();
   std::rethrow_exception(thrown);
 }

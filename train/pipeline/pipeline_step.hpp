@@ -18,8 +18,8 @@
 #include "kolo/train/pipeline_parallel.hpp"
 #include "kolo/work.hpp"
 #include "pipeline/border_exchange.hpp"
-#include "pipeline/replica_averages.hpp"
 #include "pipeline/schedule.hpp"
+#include "pipeline/stage_averages.hpp"
 #include "pipeline/tied_parameters.hpp"
 
 namespace kolo::train {
@@ -27,10 +27,10 @@ namespace kolo::train {
 /// The engine of PipelineParallel, which documents the behaviour.
 class PipelineStep {
  public:
-  /// `tied` and `averages` may be null.
+  /// `tied` may be null.
   PipelineStep(std::vector<PipelineStage> stages, PipelineParallel::Loss loss,
                const Communicator& communicator, const PipelineShape& shape, bool recompute,
-               TiedParameters* tied, ReplicaAverages* averages);
+               TiedParameters* tied, StageAverages& averages);
 
   std::optional<double> step(const at::Tensor& input, const at::Tensor& target);
   at::Tensor forward(const at::Tensor& input);
@@ -74,8 +74,9 @@ class PipelineStep {
   const int rank_;
   const bool recompute_;
   TiedParameters* tied_;
-  ReplicaAverages* averages_;
+  StageAverages& averages_;
   BorderExchange training_, evaluation_;
+  std::vector<std::size_t> last_backwards_;  ///< of each chunk: the index of the action in training_
 
   std::map<std::pair<int, int>, Held> held_;  ///< by chunk and micro-batch
   std::string problem_;                       ///< of this call, on this rank

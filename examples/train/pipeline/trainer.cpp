@@ -164,8 +164,8 @@ nlohmann::json train(const Options& options, kolo::Communicator& communicator) {
   for (const at::Tensor& parameter : net.parameters()) own += parameter.numel();
   const Curve curve = run_steps(options, place, net, images, test, speaks);
   const std::vector<std::int64_t> parameters = of_all(own, place.ranks);
-  const std::vector<double> bubbles = of_all(net.total().bubble(), place.ranks);
-  const std::vector<int> most_held = of_all(net.total().most_held, place.ranks);
+  const std::vector<double> bubbles = of_all(net.statistics().bubble(), place.ranks);
+  const std::vector<int> most_held = of_all(net.statistics().most_held, place.ranks);
   const auto [mean, median] = support::step_times(curve.seconds);
   if (speaks) {
     std::printf("%d stages, %d pipelines: %.1f ms a step (median %.1f)\n", place.stages * options.chunks,

@@ -25,8 +25,8 @@ TEST(PipelineBehaviour, StagesHoldAsManyMicroBatchesAsTheScheduleSays) {
       EXPECT_GT(pipeline.last_step().computing.count(), 0);
       EXPECT_GE(pipeline.last_step().bubble(), 0);
       EXPECT_LE(pipeline.last_step().bubble(), 1);
-      EXPECT_EQ(pipeline.last_step().most_held, pipeline.total().most_held);
-      return pipeline.total().most_held;
+      EXPECT_EQ(pipeline.last_step().most_held, pipeline.statistics().most_held);
+      return pipeline.statistics().most_held;
     };
     EXPECT_EQ(most_held(one_forward_one_backward, 1), behind + 1);
     EXPECT_EQ(most_held(gpipe, 1), kMicroBatches);

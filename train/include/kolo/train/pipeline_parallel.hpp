@@ -99,8 +99,9 @@ struct PipelineParallelOptions {
   /// Weights that the first and the last stage share: they get the sum of both gradients.
   std::vector<PipelineTie> tie = {};
   /// The ranks that hold the same stages as this one, each in a pipeline of its own (data parallelism). They
-  /// start from its rank 0's parameters and buffers, and average their gradients at the end of each step.
-  /// None: this rank's gradients are its own.
+  /// start from its rank 0's parameters and buffers, and average their gradients under the backward of the
+  /// last micro-batch. A stage in shards has a `data` of its own instead. None: this rank's gradients are its
+  /// own.
   Communicator data = {};
   /// The ranks that have one copy of the model between them, where stages have shards or slices of layers:
   /// Grid::replica(). Their construction of the pipeline is collective, too.
@@ -143,7 +144,7 @@ struct PipelineStatistics {
 /// kolo::Autocast around it serves for forward; backward is computed as its forward was. When a stage throws,
 /// the other ranks throw an AbortedError that names its rank and the reason; whatever fails, the object then
 /// throws the same error at each further use. A stage may communicate over other communicators.
-class PipelineParallel {
+class PipelineParallel : public ParallelModel {
  public:
   /// Computes the mean loss of a micro-batch, a tensor of one element.
   using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
@@ -158,9 +159,7 @@ class PipelineParallel {
                    PipelineParallelOptions options = {});
   PipelineParallel(PipelineModel model, Loss loss, Communicator communicator,
                    PipelineParallelOptions options = {});
-  ~PipelineParallel();
-  PipelineParallel(const PipelineParallel&) = delete;
-  PipelineParallel& operator=(const PipelineParallel&) = delete;
+  ~PipelineParallel() override;
 
   /// Collective: forward and backward of a batch, whose first dimension is cut into micro-batches. `input` is
   /// read on rank 0, `target` on the last rank; others may pass undefined tensors. Adds to gradients as
@@ -182,7 +181,7 @@ class PipelineParallel {
   /// layers and checkpoints. Where two stages have one name, all names begin with the number of the stage
   /// ("3.weight"). Throws InvalidArgumentError where stages have slices of layers or shards, and `holders` is
   /// not set.
-  const PlacedModel& placed() const;
+  const PlacedModel& placed() const override;
   /// This rank's stages, in the order of the model; one for each chunk.
   const std::vector<PipelineStage>& stages() const noexcept;
   /// Whether this rank has the first stage, which reads the input.
@@ -193,9 +192,14 @@ class PipelineParallel {
   /// What this rank did in the last step.
   const PipelineStatistics& last_step() const noexcept;
   /// What this rank did in all steps; most_held is the greatest.
-  const PipelineStatistics& total() const noexcept;
-  /// The communicator that it was made with, for calls of the caller's own.
-  Communicator& communicator() noexcept;
+  const PipelineStatistics& statistics() const noexcept;
+  /// What averages over `data` cost; a stage that is wrapped counts its own.
+  const CommunicationStatistics& total() const noexcept override;
+  Communicator& communicator() noexcept override;
+  /// Throws InvalidArgumentError for true: step() has all micro-batches.
+  void set_local(bool is_local) override;
+  /// Scale the loss in the loss function. Throws InvalidArgumentError as ParallelModel has it.
+  void set_loss_scale(float scale) override;
 
  private:
   struct State;
