@@ -88,6 +88,9 @@ bool LossScaler::unscale(torch::optim::Optimizer& optimizer) {
     if (!averaged.contains(parameter.unsafeGetTensorImpl()) && !has_finite_gradient(parameter)) is_finite = 0;
   }
   model_.communicator().all_reduce(Buffer(&is_finite, 1, DType::uint8), ReduceOp::min);
+  // Other slices or stages may be all that overflows.
+  if (Communicator& holders = model_.placed().holders(); holders.valid())
+    holders.all_reduce(Buffer(&is_finite, 1, DType::uint8), ReduceOp::min);
   is_finite_ = is_finite != 0;
   if (!is_finite_) return false;
   for (const at::Tensor& parameter : parameters) parameter.mutable_grad().mul_(1 / scale_);

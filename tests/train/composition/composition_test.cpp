@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -13,8 +15,11 @@
 
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/local.hpp"
+#include "kolo/train/precision.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "train/composition/wrappers.hpp"
+#include "train/hybrid/layers.hpp"
+#include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::composition {
@@ -34,14 +39,21 @@ const std::map<std::string, Row> kTable = {
        {"loss_scale", "loss scaling and overlap_forward exclude each other"},
        {"clip", "a norm over all gradients and overlap_forward exclude each other"},
        {"unused", "the options find_unused_parameters and overlap_forward exclude each other"}}}},
-    {"shards: state", {{"amp", "gather_type", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
-    {"shards: gradients", {{"amp", "gather_type", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
-    {"shards: parameters", {{"amp", "gather_type", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
-    {"shards x data", {{"amp", "gather_type", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
-    {"pipeline", {{"amp", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+    {"shards: state",
+     {{"amp", "gather_type", "frozen", "no_sync", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
+    {"shards: gradients",
+     {{"amp", "gather_type", "frozen", "no_sync", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
+    {"shards: parameters",
+     {{"amp", "gather_type", "frozen", "no_sync", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
+    {"shards x data",
+     {{"amp", "gather_type", "frozen", "no_sync", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
+    {"pipeline",
+     {{"amp", "frozen", "loss_scale", "clip", "recompute", "tied", "unused"},
+      {{"no_sync", "all micro-batches"}}}},
     {"pipeline of shards",
-     {{"amp", "frozen", "clip", "recompute", "tied", "unused"},
-      {{"tie", "which is in shards of a ShardedDataParallel: tie layers of one stage"}}}},
+     {{"amp", "frozen", "loss_scale", "clip", "recompute", "tied", "unused"},
+      {{"no_sync", "all micro-batches"},
+       {"tie", "which is in shards of a ShardedDataParallel: tie layers of one stage"}}}},
     {"tensor in ddp",
      {{"amp", "frozen", "no_sync", "hook", "wire", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
     {"DelayedAverages", {{"amp", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
@@ -106,6 +118,36 @@ TEST(Composition, EachCellTrainsAsOneProcessOrIsRefused) {
           });
       EXPECT_NE(said.find(text), std::string::npos) << name << " with " << feature << ": " << said;
     }
+  }
+}
+
+/// Gradients that one rank alone knows are infinite, after averages: a stage's, a shard's, a slice's.
+TEST(Composition, AnOverflowOnOneHolderSkipsTheStepOnAll) {
+  for (const char* name :
+       {"shards: parameters", "shards x data", "pipeline", "pipeline of shards", "tensor in ddp"}) {
+    const Wrapper& wrapper = wrappers().at(name);
+    const Whole& before = one_process({}, false).first;
+    run_all(wrapper.ranks, [&](Communicator& communicator) {
+      Trainer trainer = wrapper.make(communicator, {}, before);
+      torch::optim::SGD optimizer(trainer.parameters, 0.1);
+      LossScaler scaler(*trainer.model, {});
+      for (const bool overflows : {true, false}) {
+        optimizer.zero_grad();
+        trainer.backward(numbers(4, hybrid::kInputs, 1).to(at::kDouble),
+                         numbers(4, hybrid::kOutputs, 2).to(at::kDouble));
+        const int poisoned = trainer.placed.holders().valid() ? trainer.placed.holders().size() - 1 : 0;
+        if (overflows && trainer.placed.holders().rank() == poisoned) {
+          for (const at::Tensor& parameter : trainer.parameters) {
+            if (parameter.grad().defined()) parameter.grad().fill_(std::numeric_limits<double>::infinity());
+          }
+        }
+        EXPECT_EQ(scaler.step(optimizer), !overflows) << name;
+      }
+      EXPECT_EQ(scaler.skipped_steps(), 1U) << name;
+      const double moved = largest_difference(gather_whole_parameters(trainer.placed), before);
+      EXPECT_GT(moved, 0) << name;
+      EXPECT_LT(moved, 1) << name;
+    });
   }
 }
 

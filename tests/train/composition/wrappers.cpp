@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "kolo/train/averages.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/grid.hpp"
 #include "kolo/train/hooks.hpp"
@@ -123,9 +122,8 @@ Trainer in_ddp(Grid& grid, const Features& features, const Whole& initial, bool 
   options.holders = grid.replica();
   auto parallel =
       std::make_shared<DistributedDataParallel<torch::nn::SequentialImpl>>(model, grid.data(), options);
-  if (features.contains("loss_scale")) parallel->set_loss_scale(kLossScale);
   Trainer trainer = with_layers(model, features, grid.tensor());
-  trainer.no_sync = [parallel] { return std::make_shared<DistributedDataParallelBase::NoSync>(*parallel); };
+  trainer.model = parallel;
   trainer.backward = [parallel, features](const at::Tensor& input, const at::Tensor& target) {
     run_backward(*parallel, features, input, target);
   };
@@ -138,17 +136,16 @@ Trainer in_ddp(Grid& grid, const Features& features, const Whole& initial, bool 
 Trainer in_shards(Grid& grid, const Features& features, const Whole& initial, Shard shard) {
   Sequential model = net(0, hybrid::kLayers, grid.tensor(), features);
   load_whole_parameters(placed_parameters(*model), initial);
-  ShardedDataParallelOptions options{.shard = shard, .holders = grid.replica()};
+  ShardedDataParallelOptions options{.shard = shard, .holders = grid.replica(), .data = grid.data()};
   if (features.contains("gather_type")) options.gather_type = at::kBFloat16;
   auto parallel =
       std::make_shared<ShardedDataParallel<torch::nn::SequentialImpl>>(model, grid.sharded(), options);
   return {.parameters = parallel->parameters(),
-          .backward =
-              [parallel, features, &grid](const at::Tensor& input, const at::Tensor& target) {
-                run_backward(*parallel, features, input, target);
-                if (grid.data().size() > 1) average_gradients(parallel->parameters(), grid.data());
-              },
-          .placed = parallel->placed()};
+          .backward = [parallel, features](
+                          const at::Tensor& input,
+                          const at::Tensor& target) { run_backward(*parallel, features, input, target); },
+          .placed = parallel->placed(),
+          .model = parallel};
 }
 
 Trainer in_pipeline(Grid& grid, const Features& features, const Whole& initial) {
@@ -164,8 +161,12 @@ Trainer in_pipeline(Grid& grid, const Features& features, const Whole& initial) 
   }
   PipelineParallelOptions options{.micro_batches = 2, .data = grid.data(), .holders = grid.replica()};
   if (features.contains("tie")) options.tie = {{"0.bias", "3.bias"}};
-  auto pipeline = std::make_shared<PipelineParallel>(std::vector<PipelineStage>{stage}, loss_of,
-                                                     grid.pipeline(), options);
+  const double scale = features.contains("loss_scale") ? kLossScale : 1;
+  const auto loss = [scale](const at::Tensor& output, const at::Tensor& target) {
+    return loss_of(output, target) * scale;
+  };
+  auto pipeline =
+      std::make_shared<PipelineParallel>(std::vector<PipelineStage>{stage}, loss, grid.pipeline(), options);
   return {.parameters = parameters,
           .backward =
               [pipeline, features](const at::Tensor& input, const at::Tensor& target) {
@@ -173,7 +174,8 @@ Trainer in_pipeline(Grid& grid, const Features& features, const Whole& initial) 
                 if (features.contains("amp")) autocast.emplace();
                 pipeline->step(input, target);
               },
-          .placed = pipeline->placed()};
+          .placed = pipeline->placed(),
+          .model = pipeline};
 }
 
 Trainer with_delayed_averages(Grid& grid, const Features& features, const Whole& initial) {
@@ -208,6 +210,10 @@ Wrapper wrapper(const GridOptions& shape, const Make& make, bool is_late = false
     if (trainer.parts == 0) {
       trainer.part = grid->batch_part();
       trainer.parts = shape.data * shape.sharded;
+    }
+    if (trainer.model && features.contains("loss_scale")) trainer.model->set_loss_scale(kLossScale);
+    if (trainer.model && features.contains("no_sync")) {
+      const auto local = trainer.model->no_sync();  // throws where there is none
     }
     trainer.after_step = [grid, after = trainer.after_step] { after(); };  // keeps it
     return trainer;
@@ -283,7 +289,8 @@ Whole train(Trainer& trainer, const Features& features) {
     const at::Tensor input = part(hybrid::kInputs, 31 * number),
                      target = part(hybrid::kOutputs, 17 * number + 5);
     if (features.contains("no_sync")) {
-      const auto guard = trainer.no_sync();
+      std::optional<ParallelModel::NoSync> local;
+      if (trainer.model) local.emplace(*trainer.model);
       trainer.backward(input, target);
     }
     trainer.backward(input, target);

@@ -30,7 +30,7 @@ struct Trainer {
   /// Leaves the averages as gradients.
   std::function<void(const at::Tensor& input, const at::Tensor& target)> backward;
   PlacedModel placed;
-  std::function<std::shared_ptr<void>()> no_sync = [] { return nullptr; };
+  std::shared_ptr<ParallelModel> model = {};  ///< null where the wrapper is none
   int part = 0, parts = 0;  ///< of the batch: this rank's rows; as the Wrapper has ranks where `parts` is 0
   /// Between backward and the optimizer's step: whether it makes one.
   std::function<bool()> before_step = [] { return true; };
