@@ -83,7 +83,7 @@ std::string summary_of(std::span<const Figure> figures) {
 }
 
 /// The shortest text that reads as the same number.
-std::string text_of(double number) {
+std::string shortest_text(double number) {
   std::array<char, 32> text;
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
@@ -164,8 +164,8 @@ void FigureWriter::write(std::uint64_t step, std::span<const Figure> figures) {
     const auto is_allowed = [](char letter) { return letter >= ' ' && letter <= '~' && letter != '"'; };
     if (name.empty() || !std::ranges::all_of(name, is_allowed))
       throw InvalidArgumentError("a figure's name is empty, or not printable ASCII without quotes", {});
-    lines += text_of(seconds) + ',' + std::to_string(step) + ",\"" + std::string(name) + "\"," +
-             text_of(value) + '\n';
+    lines += shortest_text(seconds) + ',' + std::to_string(step) + ",\"" + std::string(name) + "\"," +
+             shortest_text(value) + '\n';
   }
   // A session that starts replaces what an earlier one has written from this step on.
   std::string events = state_->is_begun ? "" : event_of(seconds, step, kSessionLog, kSessionStarts);

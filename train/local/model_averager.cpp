@@ -1,15 +1,21 @@
 #include "kolo/train/local.hpp"
 
 #include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/StringUtil.h>
 
 #include <chrono>
+#include <cmath>
+#include <iomanip>
+#include <optional>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kolo/error.hpp"
-#include "local/outer_optimizer.hpp"
 #include "local/plan.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/span.hpp"
@@ -21,16 +27,71 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kModelAverager = "ModelAverager";
 
+/// SGD with momentum over averages of models.
+class OuterOptimizer {
+ public:
+  /// The first step begins from the parameters as they are now.
+  OuterOptimizer(const OuterOptimizerOptions& options, std::span<const NamedTensor> parameters)
+      : options_(options), model_(flats_by_type(parameters)) {
+    if (options.momentum > 0) momentum_ = flats_by_type(parameters);
+    pack(parameters, model_);
+  }
+
+  /// The next step begins from `averages`.
+  void begin_from(std::span<const FlatTensors> averages) {
+    for (std::size_t i = 0; i < averages.size(); ++i) model_[i].flat().copy_(averages[i].flat());
+  }
+  /// Puts what the step makes of the averages in their place. Allocates no values.
+  void step(std::span<const FlatTensors> averages) {
+    const c10::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < averages.size(); ++i) {
+      const at::Tensor model = model_[i].flat(), update = averages[i].flat();
+      update.neg_().add_(model);  // the outer gradient
+      if (!momentum_.empty()) {
+        const at::Tensor momentum = momentum_[i].flat();
+        momentum.mul_(options_.momentum).add_(update);
+        options_.nesterov ? update.add_(momentum, options_.momentum) : update.copy_(momentum);
+      }
+      model.sub_(update, options_.learning_rate);
+      update.copy_(model);
+    }
+  }
+
+  void save(torch::serialize::OutputArchive& archive) const {
+    kolo::save(model_, archive, "outer model");
+    kolo::save(momentum_, archive, "outer momentum");
+  }
+  void load(torch::serialize::InputArchive& archive) {
+    kolo::load(model_, archive, "outer model");
+    kolo::load(momentum_, archive, "outer momentum");
+  }
+
+ private:
+  OuterOptimizerOptions options_;
+  std::vector<FlatTensors> model_;     ///< after the last step
+  std::vector<FlatTensors> momentum_;  ///< none where that is 0
+};
+
 std::string text_of(const ModelAveragerOptions& options) {
   std::ostringstream text;
+  text << std::setprecision(15);  // numbers that differ look different, and 0.7 looks like 0.7
   text << "the options period " << options.period << ", start_after_steps " << options.start_after_steps
-       << ", " << (options.outer ? train::OuterOptimizer::describe(*options.outer) : "no outer optimizer");
+       << ", ";
+  if (!options.outer) return text.str() + "no outer optimizer";
+  text << "outer learning_rate " << options.outer->learning_rate << ", momentum " << options.outer->momentum
+       << (options.outer->nesterov ? ", nesterov" : "");
   return text.str();
 }
 
 void require_valid(const ModelAveragerOptions& options) {
   if (options.period == 0) throw InvalidArgumentError("a period of 0 steps: it is 1 or more", {});
-  if (options.outer) train::OuterOptimizer::require_valid(*options.outer);
+  if (!options.outer) return;
+  const double rate = options.outer->learning_rate, momentum = options.outer->momentum;
+  if (!(rate > 0) || !std::isfinite(rate))
+    throw InvalidArgumentError(c10::str("an outer learning_rate of ", rate, " is not above 0 and finite"),
+                               {});
+  if (!(momentum >= 0 && momentum < 1))
+    throw InvalidArgumentError(c10::str("an outer momentum of ", momentum, " is not from 0 to below 1"), {});
 }
 
 /// The first tensor that is not finite, in words; empty if all are.
@@ -91,7 +152,7 @@ struct ModelAverager::State {
   train::AgreedModel model;
   std::vector<FlatTensors> parameters;
   std::vector<FlatTensors> buffers;
-  std::optional<train::OuterOptimizer> outer;
+  std::optional<OuterOptimizer> outer;
   CommunicationStatistics total;
 };
 
