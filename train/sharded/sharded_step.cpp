@@ -10,6 +10,7 @@
 
 #include "kolo/error.hpp"
 #include "ranks/failure.hpp"
+#include "ranks/span.hpp"
 
 namespace kolo::train {
 namespace {
@@ -222,6 +223,7 @@ void ShardedStep::prefetch(std::size_t unit) {
 
 void ShardedStep::wait_gather(std::size_t unit) {
   if (units_[unit].state() != Unit::State::gathering) return;
+  const Span span(gathers_, "wait for unit", static_cast<int>(unit));
   const auto begin = Clock::now();
   units_[unit].wait_gather();
   exposed_ += Clock::now() - begin;

@@ -12,6 +12,7 @@
 #include "kolo/train/group_functions.hpp"
 #include "kolo/train/local.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
+#include "kolo/train/sharded_data_parallel.hpp"
 #include "kolo/train/sync_batch_norm.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
@@ -39,6 +40,10 @@ void train_in_all_ways(Communicator& communicator) {
   torch::nn::Linear plain(3, 3);
   DistributedDataParallel<torch::nn::LinearImpl> parallel(plain, communicator);
   squares(parallel(input), target).backward();
+
+  ShardedDataParallel<torch::nn::LinearImpl> sharded(torch::nn::Linear(3, 3), communicator,
+                                                     {.shard = Shard::parameters});
+  squares(sharded(input), target).backward();
 
   torch::nn::Sequential two(torch::nn::Linear(3, 3), torch::nn::Linear(3, 3));
   torch::nn::Linear late(3, 3), local(3, 3);
@@ -75,7 +80,8 @@ TEST(TrainingTimeline, HasSpansOfAllWrappers) {
          {"wait", "bucket 0", "forward 0", "forward 1", "backward 0", "backward 1", "averages over pipelines",
           "wait for averages", "averages", "average of models", "batch statistics",
           "gradients of batch statistics", "sum over group", "gather over group", "scatter over group",
-          "exchange over group", "wait for ring", rank == 0 ? "wait for gradient 1" : "wait for output 1"})
+          "exchange over group", "wait for ring", "wait for unit 0",
+          rank == 0 ? "wait for gradient 1" : "wait for output 1"})
       EXPECT_TRUE(names.contains(name)) << name << " on rank " << rank;
   }
 }
