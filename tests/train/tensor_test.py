@@ -40,7 +40,7 @@ class Tensor(unittest.TestCase):
 
     def test_two_ranks_learn_as_one_does(self):
         # Division makes no difference to one rank.
-        for modes, dropout in ((("tensor", "sequence"), 0.1), (("experts",), 0), (("ulysses", "ring"), 0)):
+        for modes, dropout in ((("tensor", "sequence"), 0.1), (("experts",), 0), (("branches",), 0), (("ulysses", "ring"), 0)):
             one = self.train(1, {"--mode": modes[0], "--dropout": dropout})
             self.assertEqual(len(one["loss"]), STEPS)
             self.assertEqual(one["parameters"], one["parameters_of_a_rank"])

@@ -1,8 +1,11 @@
 #include "tensor/layers.hpp"
 
 #include <ATen/Functions.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <utility>
+#include <vector>
 
 #include "kolo/train/group_functions.hpp"
 #include "kolo/train/parallel_layers.hpp"
@@ -13,9 +16,10 @@ namespace tensor {
 namespace {
 
 constexpr double kDeviation = 0.1;  // of places, at first
+constexpr std::int64_t kReach = 8;  // places that a convolution sees
 
 bool divides_sequence(const Options& options) {
-  return options.mode != "tensor";
+  return options.mode == "sequence" || options.mode == "experts";
 }
 
 at::Tensor own_places(const at::Tensor& places, const kolo::Communicator& group) {
@@ -87,6 +91,37 @@ ExpertBlockImpl::ExpertBlockImpl(const Options& options, const kolo::Communicato
 at::Tensor ExpertBlockImpl::forward(const at::Tensor& x) {
   const at::Tensor attended = x + attention->forward(attention_norm(x), context);
   return attended + experts(experts_norm(attended));
+}
+
+BranchBlockImpl::BranchBlockImpl(const Options& options, kolo::Communicator group_)
+    : group(std::move(group_)),
+      convolution_norm(norm_of(options.width)),
+      branches_norm(norm_of(options.width)),
+      convolution(kolo::methods::TowerConv2dOptions{.in_channels = options.width,
+                                                    .out_channels = options.width,
+                                                    .kernel_size = {{kReach, 1}},
+                                                    .input = kolo::methods::TowerInput::replicated},
+                  group),
+      branches(std::vector<kolo::methods::ParallelBranchesImpl::MakeBranch>(
+                   static_cast<std::size_t>(options.experts),
+                   [width = options.width] {
+                     return torch::nn::Sequential(torch::nn::Linear(width, width), torch::nn::GELU(),
+                                                  torch::nn::Linear(width, width));
+                   }),
+               kolo::methods::ParallelBranchesOptions{}, group) {
+  register_module("convolution_norm", convolution_norm);
+  register_module("convolution", convolution);
+  register_module("branches_norm", branches_norm);
+  register_module("branches", branches);
+}
+
+at::Tensor BranchBlockImpl::forward(const at::Tensor& x) {
+  // Maps [n, width, t, 1], behind zeros, so that no place sees a later one.
+  const at::Tensor maps =
+      at::constant_pad_nd(convolution_norm(x).transpose(1, 2).unsqueeze(3), {0, 0, kReach - 1, 0});
+  const at::Tensor found = kolo::gather_from_group(at::relu(convolution(maps)), 1, group);
+  const at::Tensor seen = x + found.squeeze(3).transpose(1, 2);
+  return seen + branches(branches_norm(seen));
 }
 
 DividedHeadImpl::DividedHeadImpl(const Options& options, const kolo::Communicator& group)

@@ -11,11 +11,13 @@
 #include "kolo/communicator.hpp"
 #include "kolo/train/mixture_of_experts.hpp"
 #include "kolo/train/parallel_layers.hpp"
+#include "methods/parallel_branches.hpp"
+#include "methods/tower_conv2d.hpp"
 #include "tensor/options.hpp"
 
 namespace tensor {
 
-// Modes tensor, sequence and experts: layers are divided.
+// Modes tensor, sequence, experts and branches: layers are divided.
 
 /// Bytes and their places; int64 [n, t] to [n, t, width], with sequences a slice of t.
 struct DividedEmbeddingImpl : torch::nn::Module {
@@ -50,6 +52,19 @@ struct ExpertBlockImpl : torch::nn::Module {
   kolo::MixtureOfExperts experts;
 };
 TORCH_MODULE(ExpertBlock);
+
+/// Mode branches: a causal convolution whose maps are divided, then feed-forward branches of which each rank
+/// has some.
+struct BranchBlockImpl : torch::nn::Module {
+  BranchBlockImpl(const Options& options, kolo::Communicator group);
+  at::Tensor forward(const at::Tensor& x);
+
+  kolo::Communicator group;
+  torch::nn::LayerNorm convolution_norm, branches_norm;
+  kolo::methods::TowerConv2d convolution;
+  kolo::methods::ParallelBranches branches;
+};
+TORCH_MODULE(BranchBlock);
 
 /// [n, t, width] to scores, of which each rank has a slice.
 struct DividedHeadImpl : torch::nn::Module {

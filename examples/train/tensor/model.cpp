@@ -34,7 +34,11 @@ ModelImpl::ModelImpl(const Options& options, kolo::Communicator group)
   layers->push_back("embedding", DividedEmbedding(options, group_));
   for (std::int64_t i = 0; i < options.layers; ++i) {
     if (options.mode != "experts") {
-      layers->push_back(block(i), DividedBlock(options, group_));
+      if (options.mode == "branches") {
+        layers->push_back(block(i), BranchBlock(options, group_));
+      } else {
+        layers->push_back(block(i), DividedBlock(options, group_));
+      }
       continue;
     }
     const ExpertBlock layer(options, group_);

@@ -15,8 +15,9 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--mode", options.mode,
                  "What is divided. tensor: heads, features, vocabulary; sequence: norms and dropout as well, "
                  "along the sequence; experts: as that, with experts in place of the feed-forward layers; "
+                 "branches: maps of convolutions, and feed-forward branches, as many as experts; "
                  "ulysses, ring: the sequence alone, by attention that exchanges heads, or blocks of keys")
-      ->check(CLI::IsMember({"tensor", "sequence", "experts", "ulysses", "ring"}));
+      ->check(CLI::IsMember({"tensor", "sequence", "experts", "branches", "ulysses", "ring"}));
   app.add_option("--steps", options.steps, "Steps")->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batch, "Windows of text per step")->check(CLI::PositiveNumber);
   app.add_option("--context", options.context, "Bytes of a window")->check(CLI::Range(2, 1 << 20));

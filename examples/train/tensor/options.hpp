@@ -9,14 +9,14 @@ namespace tensor {
 
 struct Options {
   std::string text;             ///< file
-  std::string mode = "tensor";  ///< tensor, sequence, experts, ulysses, ring
+  std::string mode = "tensor";  ///< tensor, sequence, experts, branches, ulysses, ring
   std::int64_t steps = 100;
   std::int64_t batch = 8;  ///< windows of text a step, which all ranks read
   std::int64_t context = 64;
   std::int64_t width = 64;
   std::int64_t heads = 4;
   std::int64_t layers = 2;
-  std::int64_t experts = 8;  ///< of a layer, with mode experts; likewise what follows
+  std::int64_t experts = 8;  ///< of a layer, or branches; what follows is of experts
   int chosen = 1;
   double capacity_factor = 0;
   double dropout = 0;

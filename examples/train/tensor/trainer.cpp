@@ -37,12 +37,12 @@ struct Size {
   std::int64_t here = 0, whole = 0;
 };
 
-Size size_of(const torch::nn::Module& model) {
+Size size_of(const kolo::PlacedModel& model) {
   Size size;
-  for (const auto& parameter : kolo::placed_parameters(model)) {
+  for (const kolo::PlacedParameter& parameter : model.parameters()) size.here += parameter.tensor.numel();
+  for (const kolo::PlacedModel::Whole& parameter : model.whole()) {
     std::int64_t elements = 1;
-    for (const std::int64_t length : parameter.whole) elements *= length;
-    size.here += parameter.tensor.numel();
+    for (const std::int64_t length : parameter.sizes) elements *= length;
     size.whole += elements;
   }
   return size;
@@ -91,10 +91,12 @@ class Training {
     const at::Tensor balance = model_->balance_loss();
     optimizer_->zero_grad();
     (balance.defined() ? loss + kBalance * balance : loss).backward();
-    kolo::clip_gradients(parallel_ ? parallel_->placed() : *placed_, options_.max_norm);
+    kolo::clip_gradients(placed(), options_.max_norm);
     optimizer_->step();
     return loss.detach();
   }
+
+  const kolo::PlacedModel& placed() const { return parallel_ ? parallel_->placed() : *placed_; }
 
   /// The same on all ranks, where it is no number too.
   double mean_loss(const at::Tensor& loss) {
@@ -108,7 +110,7 @@ class Training {
   nlohmann::json results(const std::vector<double>& losses, const std::vector<double>& seconds,
                          std::vector<double> sent) {
     const auto [mean, median] = support::step_times(seconds);
-    const Size size = size_of(*model_);
+    const Size size = size_of(placed());
     // The last step's: in the first ones ranks agree on more than gradients.
     std::array<double, 2> most{sent.back(), static_cast<double>(size.here)};
     communicator_.all_reduce(kolo::Buffer(most), kolo::ReduceOp::max);
