@@ -66,6 +66,7 @@ TowerConv2dImpl::TowerConv2dImpl(const TowerConv2dOptions& options_, Communicato
   weight = register_parameter("weight", part({options.out_channels, seen, height, width}));
   bias = options.bias ? register_parameter("bias", part({options.out_channels}))
                       : register_parameter("bias", {}, false);
+  slices_ = {{"weight", 0, maps, options.out_channels}, {"bias", 0, maps, options.out_channels}};
   mark_slices(*this, group_);
 }
 
@@ -81,10 +82,6 @@ at::Tensor TowerConv2dImpl::forward(const at::Tensor& x) {
                           : options.input == TowerInput::all_towers ? gather_sequence(x, 1, group_)
                                                                     : x;
   return at::conv2d(seen, weight, bias, *options.stride, *options.padding);
-}
-
-std::vector<TensorParallelModule::SlicedParameter> TowerConv2dImpl::sliced_parameters() const {
-  return {{"weight", 0, maps, options.out_channels}, {"bias", 0, maps, options.out_channels}};
 }
 
 void TowerConv2dImpl::pretty_print(std::ostream& stream) const {

@@ -57,7 +57,6 @@ class TowerConv2dImpl : public torch::nn::Module, public TensorParallelModule {
   /// `x` [samples, this rank's in_channels, height, width], or all channels where the input is replicated;
   /// returns [samples, this rank's out_channels, ...]. Throws InvalidArgumentError for another shape.
   at::Tensor forward(const at::Tensor& x);
-  std::vector<SlicedParameter> sliced_parameters() const override;
   void pretty_print(std::ostream& stream) const override;
 
   /// As given to the constructor; a change has no effect on the parameters.

@@ -11,7 +11,7 @@
 
 #include "gradients/unused_parameters.hpp"
 #include "kolo/error.hpp"
-#include "libtorch/autograd_run.hpp"
+#include "libtorch/gradient_listener.hpp"
 #include "ranks/failure.hpp"
 
 namespace kolo::train {

@@ -19,7 +19,6 @@
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "libtorch/leaf_watch.hpp"
-#include "libtorch/node.hpp"
 #include "ranks/replicas.hpp"
 
 namespace kolo::train {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "libtorch/node.hpp"
+#include "libtorch/gradient_listener.hpp"
 
 namespace kolo::train {
 

@@ -2,10 +2,13 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <type_traits>
 
 #include "kolo/error.hpp"
 
@@ -86,6 +89,21 @@ WholeParameters::~WholeParameters() {
 void queue_end(GradientListener& listener) {
   const auto ending = std::make_shared<Ending>(listener);
   torch::autograd::Engine::get_default_engine().queue_callback([ending] { ending->reach(); });
+}
+
+bool is_nested_run() {
+  using torch::autograd::GraphTask;
+  using Nodes = decltype(GraphTask::nodes_in_graph_);
+  // libtorch tells of the current GraphTask only where this member of it is.
+  const auto* const nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
+  static_assert(std::is_same_v<decltype(nodes), const Nodes* const>);
+  if (nodes == nullptr) return false;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"  // fine for a class without virtual bases
+  constexpr std::size_t kOffset = offsetof(GraphTask, nodes_in_graph_);
+#pragma GCC diagnostic pop
+  const auto* const address = reinterpret_cast<const std::byte*>(nodes) - kOffset;
+  return reinterpret_cast<const GraphTask*>(address)->reentrant_depth_ > 0;
 }
 
 }  // namespace kolo::train

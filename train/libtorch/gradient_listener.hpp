@@ -4,6 +4,8 @@
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "libtorch/node.hpp"
-
 namespace kolo::train {
+
+/// A node of autograd's graph: a std::shared_ptr<Node>, or in newer versions a c10::intrusive_ptr<Node>.
+using NodePtr = decltype(torch::autograd::Edge::function);
 
 /// Called in the thread that runs backward.
 class GradientListener {
@@ -59,5 +62,9 @@ class WholeParameters {
 
 /// From within a run: its end calls end_run(), and then, or where it ends otherwise, leave_run().
 void queue_end(GradientListener& listener);
+
+/// For the run that this thread is in, also in the callbacks at its end: whether a function in another run
+/// called it, to compute a part of the model anew (checkpointing).
+bool is_nested_run();
 
 }  // namespace kolo::train

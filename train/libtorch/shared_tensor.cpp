@@ -2,9 +2,14 @@
 
 #include <ATen/Functions.h>
 
+#include <cstdlib>  // defines __GLIBC__
 #include <cstring>
 #include <memory>
 #include <utility>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "kolo/arena.hpp"
 #include "kolo/error.hpp"
@@ -75,6 +80,16 @@ void move_to_shared_memory(const torch::nn::Module& module) {
 bool is_shared(const at::Tensor& tensor) {
   const at::Storage& storage = tensor.storage();
   return is_shared(storage.data_ptr().get(), storage.nbytes());
+}
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kKept = 1 << 30;
+  // Once one of the thresholds is set, glibc no longer adapts the other.
+  mallopt(M_MMAP_THRESHOLD, kKept);
+  mallopt(M_TRIM_THRESHOLD, kKept);
+  mallopt(M_TOP_PAD, 64 << 20);  // threads that are not the main one keep a whole heap
+#endif
 }
 
 }  // namespace kolo

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "libtorch/gradient_listener.hpp"
 #include "ranks/failure.hpp"
 #include "ranks/span.hpp"
 

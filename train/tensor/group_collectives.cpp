@@ -2,9 +2,13 @@
 
 #include <ATen/Functions.h>
 #include <ATen/WrapDimUtils.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
@@ -74,6 +78,27 @@ std::size_t own(const Communicator& communicator) {
   return static_cast<std::size_t>(communicator.rank());
 }
 
+struct OperationPair : torch::CustomClassHolder {
+  OperationPair(TensorOperation forward_, TensorOperation backward_)
+      : forward(std::move(forward_)), backward(std::move(backward_)) {}
+  TensorOperation forward, backward;
+};
+
+class Communicate : public torch::autograd::Function<Communicate> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const c10::intrusive_ptr<OperationPair>& pair) {
+    context->saved_data["pair"] = c10::IValue::make_capsule(pair);
+    return pair->forward(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    refuse_second_derivative("an operation over a group of ranks");
+    const auto capsule = context->saved_data["pair"].toCapsule();
+    return {static_cast<OperationPair&>(*capsule).backward(gradients[0]), {}};
+  }
+};
+
 }  // namespace
 
 at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator, ReduceOp operation) {
@@ -140,6 +165,15 @@ std::uint64_t number_of_group(const at::Generator& generator, Communicator& comm
   std::uint64_t number = draw(generator);
   communicator.broadcast(Buffer(&number, 1, DType::uint64), 0);
   return number;
+}
+
+at::Tensor communicate(const at::Tensor& x, TensorOperation forward, TensorOperation backward) {
+  return Communicate::apply(x, c10::make_intrusive<OperationPair>(std::move(forward), std::move(backward)));
+}
+
+void refuse_second_derivative(const char* what) {
+  if (!c10::GradMode::is_enabled()) return;
+  throw InvalidArgumentError(std::string(what) + " has no second derivative (create_graph)", {});
 }
 
 }  // namespace kolo::train

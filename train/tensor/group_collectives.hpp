@@ -1,4 +1,4 @@
-// Collectives of tensors along a dimension, as autograd does not see them.
+// Collectives of tensors along a dimension, as autograd does not see them, and pairs of them as it does.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kolo/communicator.hpp"
@@ -39,5 +40,14 @@ at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const
 /// Each rank draws a random number (see draw()), and all get that of rank 0: alike whatever a rank has drawn
 /// alone before, while generators in one state stay so.
 std::uint64_t number_of_group(const at::Generator& generator, Communicator& communicator);
+
+using TensorOperation = std::function<at::Tensor(const at::Tensor&)>;
+
+/// What `forward` makes of `x`; `backward` makes the gradient below of the gradient above. Neither is seen by
+/// autograd. backward() with create_graph throws InvalidArgumentError.
+at::Tensor communicate(const at::Tensor& x, TensorOperation forward, TensorOperation backward);
+
+/// Throws InvalidArgumentError in a backward() with create_graph, naming what has no second derivative.
+void refuse_second_derivative(const char* what);
 
 }  // namespace kolo::train

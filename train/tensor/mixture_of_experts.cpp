@@ -13,7 +13,6 @@
 #include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
 #include "tensor/activation.hpp"
-#include "tensor/communicate.hpp"
 #include "tensor/group_collectives.hpp"
 #include "tensor/whole_values.hpp"
 
@@ -237,6 +236,8 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(const MixtureOfExpertsOptions& option
   up_bias = register_parameter("up_bias", part({options.experts, options.hidden}, options.width));
   down = register_parameter("down", part({options.experts, options.width, options.hidden}, options.hidden));
   down_bias = register_parameter("down_bias", part({options.experts, options.width}, options.hidden));
+  for (const char* const name : {"up", "up_bias", "down", "down_bias"})
+    slices_.push_back({name, 0, experts, options.experts});
   mark_slices(*this, group_);
 }
 
@@ -280,13 +281,6 @@ at::Tensor MixtureOfExpertsImpl::run_experts(const at::Tensor& tokens,
     begin += count;
   }
   return at::cat(outputs);
-}
-
-std::vector<TensorParallelModule::SlicedParameter> MixtureOfExpertsImpl::sliced_parameters() const {
-  std::vector<SlicedParameter> slices;
-  for (const char* const name : {"up", "up_bias", "down", "down_bias"})
-    slices.push_back({name, 0, experts, options.experts});
-  return slices;
 }
 
 void MixtureOfExpertsImpl::pretty_print(std::ostream& stream) const {

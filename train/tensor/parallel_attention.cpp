@@ -49,6 +49,7 @@ ParallelAttentionImpl::ParallelAttentionImpl(const ParallelAttentionOptions& opt
                                                                         .unit = options.width / options.heads,
                                                                         .generator = options.generator},
                                                group_));
+  slices_ = {{"in_weight", 1, features(), options.width}, {"in_bias", 1, features(), options.width}};
   mark_slices(*this, group_);
 }
 
@@ -77,10 +78,6 @@ at::Tensor ParallelAttentionImpl::forward(const at::Tensor& x, std::int64_t whol
 
 at::Tensor ParallelAttentionImpl::drop(const at::Tensor& weights) const {
   return split_dropout(weights, options.dropout, Split{1, heads, options.heads}, options.generator, group_);
-}
-
-std::vector<TensorParallelModule::SlicedParameter> ParallelAttentionImpl::sliced_parameters() const {
-  return {{"in_weight", 1, features(), options.width}, {"in_bias", 1, features(), options.width}};
 }
 
 void ParallelAttentionImpl::pretty_print(std::ostream& stream) const {

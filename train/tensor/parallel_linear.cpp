@@ -56,6 +56,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(const ColumnParallelLinearOpt
   weight = register_parameter("weight", part({options.out_features, options.in_features}));
   bias = options.bias ? register_parameter("bias", part({options.out_features}))
                       : register_parameter("bias", {}, false);
+  slices_ = {{"weight", 0, outputs, options.out_features}, {"bias", 0, outputs, options.out_features}};
   mark_slices(*this, group_);
 }
 
@@ -65,10 +66,6 @@ at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x, std::int64_t w
       options.sequence ? gather_sequence(x, 1, group_, whole_sequence) : copy_to_group(x, group_);
   const at::Tensor y = at::linear(all, weight, bias);
   return options.gather_output ? gather_from_group(y, -1, group_, options.out_features) : y;
-}
-
-std::vector<TensorParallelModule::SlicedParameter> ColumnParallelLinearImpl::sliced_parameters() const {
-  return {{"weight", 0, outputs, options.out_features}, {"bias", 0, outputs, options.out_features}};
 }
 
 void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
@@ -95,6 +92,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(const RowParallelLinearOptions& opt
              ? register_parameter("bias", train::linear_values({options.out_features}, options.in_features,
                                                                options.generator))
              : register_parameter("bias", {}, false);
+  slices_ = {{"weight", 1, inputs, options.in_features}};
   mark_slices(*this, group_);
 }
 
@@ -108,10 +106,6 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {
   if (!bias.defined()) return y;
   // A rank that adds it to a slice of the sequence has a part of its gradient.
   return y + (options.sequence ? copy_to_group(bias, group_) : bias);
-}
-
-std::vector<TensorParallelModule::SlicedParameter> RowParallelLinearImpl::sliced_parameters() const {
-  return {{"weight", 1, inputs, options.in_features}};
 }
 
 void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {

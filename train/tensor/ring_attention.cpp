@@ -14,7 +14,7 @@
 #include "kolo/train/tensor.hpp"
 #include "ranks/span.hpp"
 #include "tensor/attention.hpp"
-#include "tensor/communicate.hpp"
+#include "tensor/group_collectives.hpp"
 
 namespace kolo {
 namespace {

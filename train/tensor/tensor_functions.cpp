@@ -7,7 +7,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/slice.hpp"
-#include "tensor/communicate.hpp"
 #include "tensor/group_collectives.hpp"
 
 namespace kolo {

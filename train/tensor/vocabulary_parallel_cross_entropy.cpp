@@ -6,7 +6,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/slice.hpp"
-#include "tensor/communicate.hpp"
 #include "tensor/group_collectives.hpp"
 #include "tensor/whole_values.hpp"
 

@@ -27,6 +27,7 @@ VocabularyParallelEmbeddingImpl::VocabularyParallelEmbeddingImpl(
       "weight",
       train::own_part(train::normal_values({options.vocabulary, options.features}, options.generator), 0,
                       rows.begin, rows.length));
+  slices_ = {{"weight", 0, rows, options.vocabulary}};
   mark_slices(*this, group_);
 }
 
@@ -37,11 +38,6 @@ at::Tensor VocabularyParallelEmbeddingImpl::forward(const at::Tensor& indices) {
   const at::Tensor found = at::embedding(weight, own.masked_fill(outside, 0));
   const at::Tensor partial = found.masked_fill(outside.unsqueeze(-1), 0);
   return options.sequence ? scatter_sequence(partial, 1, group_) : reduce_from_group(partial, group_);
-}
-
-std::vector<TensorParallelModule::SlicedParameter> VocabularyParallelEmbeddingImpl::sliced_parameters()
-    const {
-  return {{"weight", 0, rows, options.vocabulary}};
 }
 
 void VocabularyParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {

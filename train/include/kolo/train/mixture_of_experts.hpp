@@ -66,8 +66,6 @@ class MixtureOfExpertsImpl : public torch::nn::Module, public TensorParallelModu
   /// How many choices full experts dropped in the last forward(), over all ranks' tokens.
   std::int64_t dropped() const noexcept { return dropped_; }
 
-  /// The slices among this module's own parameters; local.
-  std::vector<SlicedParameter> sliced_parameters() const override;
   /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 

@@ -48,9 +48,12 @@ class TensorParallelModule {
 
   virtual ~TensorParallelModule() = default;
   /// The slices among its own parameters, without those of submodules. Its other parameters are replicated.
-  virtual std::vector<SlicedParameter> sliced_parameters() const { return {}; }
+  const std::vector<SlicedParameter>& sliced_parameters() const noexcept { return slices_; }
   /// Whether no other rank has its submodules.
   virtual bool owns_submodules() const { return false; }
+
+ protected:
+  std::vector<SlicedParameter> slices_;  ///< filled by the constructor
 };
 
 /// Collective: what the constructor of such a module begins with. Throws, on all ranks, InvalidArgumentError
@@ -123,8 +126,6 @@ class ColumnParallelLinearImpl : public torch::nn::Module, public TensorParallel
   /// or with gather_output [..., out_features]. Collective, also in backward. `whole_sequence`: see
   /// TensorParallelModule. Throws InvalidArgumentError for another last dimension.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
-  /// The slices among this module's own parameters; local.
-  std::vector<SlicedParameter> sliced_parameters() const override;
   /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
@@ -172,8 +173,6 @@ class RowParallelLinearImpl : public torch::nn::Module, public TensorParallelMod
   /// [..., out_features], replicated (with `sequence` a slice). Collective. Throws InvalidArgumentError for
   /// another last dimension.
   at::Tensor forward(const at::Tensor& x);
-  /// The slices among this module's own parameters; local.
-  std::vector<SlicedParameter> sliced_parameters() const override;
   /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
@@ -255,8 +254,6 @@ class ParallelAttentionImpl : public torch::nn::Module, public TensorParallelMod
   /// `x` [samples, time, width], replicated (with `sequence` a slice); returns the same shape. Collective.
   /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgumentError for another shape.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
-  /// The slices among this module's own parameters; local.
-  std::vector<SlicedParameter> sliced_parameters() const override;
   /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
@@ -387,8 +384,6 @@ class VocabularyParallelEmbeddingImpl : public torch::nn::Module, public TensorP
   /// dimension 1). Throws InvalidArgumentError where an index is not in the vocabulary, and for
   /// indices of another type.
   at::Tensor forward(const at::Tensor& indices);
-  /// The slices among this module's own parameters; local.
-  std::vector<SlicedParameter> sliced_parameters() const override;
   /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
