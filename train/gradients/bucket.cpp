@@ -33,8 +33,8 @@ void Bucket::scale(double factor) {
 void Bucket::start(Communicator& communicator, std::optional<Wire> wire) {
   started_ = Clock::now();
   const bool travels_otherwise = wire && buffer().dtype == DType::float32;
-  work_ = communicator.all_reduce_async(buffer(), ReduceOp::average,
-                                        {.wire = travels_otherwise ? wire : std::nullopt});
+  work_ = TensorWork(communicator.all_reduce_async(buffer(), ReduceOp::average,
+                                                   {.wire = travels_otherwise ? wire : std::nullopt}));
 }
 
 void Bucket::start(AveragingThread& thread, GradientHook& hook, GradientBucket bucket) {
@@ -46,14 +46,6 @@ void Bucket::start(AveragingThread& thread, GradientHook& hook, GradientBucket b
     return is_finite();
   };
   thread.start(job_.emplace(AveragingJob{average}));
-}
-
-void Bucket::settle() noexcept {
-  try {
-    work_.wait();
-  } catch (...) {
-    // Whoever waited for the result has the error already.
-  }
 }
 
 }  // namespace kolo::train

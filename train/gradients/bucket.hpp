@@ -49,7 +49,7 @@ class Bucket {
   /// Blocks until the average is in place; throws the operation's error.
   void wait() { work_.wait(); }
   /// The same, but swallows the error: for those who only need the memory back.
-  void settle() noexcept;
+  void settle() noexcept { work_ = {}; }
   Clock::time_point started() const noexcept { return started_; }
   /// When the averaging ended, as far as is known; meaningful once it has been waited for.
   Clock::time_point ended() const { return job_ ? job_->ended : started_ + work_.duration(); }
@@ -59,7 +59,7 @@ class Bucket {
  private:
   FlatTensors flat_;
   std::vector<Slot> slots_;
-  Work work_;
+  TensorWork work_;
   std::optional<AveragingJob> job_;
   Clock::time_point started_;
 };

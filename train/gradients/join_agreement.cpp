@@ -18,22 +18,14 @@ JoinAgreement::JoinAgreement(Communicator communicator, JoinMode mode)
   agree(communicator_, "join()", kNames.at(static_cast<std::size_t>(mode)));
 }
 
-JoinAgreement::~JoinAgreement() {
-  try {
-    work_.wait();  // it borrows what is destroyed now
-  } catch (const std::exception&) {
-    // Whoever needs the answer has the error already.
-  }
-}
-
 void JoinAgreement::announce(std::optional<std::uint64_t> samples) {
   if (is_announced_) {
     throw InvalidArgumentError("join(): step() was called twice without a backward() that averages between",
                                {});
   }
   mine_ = {samples ? 1u : 0u, samples.value_or(0)};
-  work_ = communicator_.all_gather_async(ConstBuffer(&mine_, 2, DType::uint64),
-                                         Buffer(all_.data(), 2 * all_.size(), DType::uint64));
+  const Buffer all(all_.data(), 2 * all_.size(), DType::uint64);
+  work_ = TensorWork(communicator_.all_gather_async(ConstBuffer(&mine_, 2, DType::uint64), all));
   is_announced_ = true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 
@@ -23,8 +24,6 @@ class JoinAgreement {
  public:
   /// Collective. Throws MismatchError, on all ranks, where they ask for different modes.
   JoinAgreement(Communicator communicator, JoinMode mode);
-  /// Waits for the call that is under way.
-  ~JoinAgreement();
   JoinAgreement(const JoinAgreement&) = delete;
   JoinAgreement& operator=(const JoinAgreement&) = delete;
 
@@ -45,7 +44,7 @@ class JoinAgreement {
   JoinMode mode_;
   Word mine_{};
   std::vector<Word> all_;
-  Work work_;
+  TensorWork work_;  ///< ends before what it borrows
   bool is_announced_ = false;
   StepShare share_;
 };

@@ -233,7 +233,8 @@ void PipelineStep::start_agreement(const Pass& pass) {
   auto& before = likeness_[pass.kind];
   own_word_ |= (problem_.empty() ? 0 : kHasProblem) | (before == likeness ? 0 : kIsChanged);
   before = std::move(likeness);
-  agreement_ = communicator_.all_gather_async(ConstBuffer(&own_word_, 1, DType::uint64), Buffer(words_));
+  agreement_ =
+      TensorWork(communicator_.all_gather_async(ConstBuffer(&own_word_, 1, DType::uint64), Buffer(words_)));
 }
 
 void PipelineStep::agree(Pass& pass, BorderExchange& exchange) {
@@ -271,7 +272,7 @@ void PipelineStep::fail(BorderExchange& exchange) {
   if (!comes_to_all(thrown))
     error_ = leave(communicator_, problem_of([&] { std::rethrow_exception(thrown); }));
   held_.clear();
-  static_cast<void>(problem_of([&] { agreement_.wait(); }));  // it borrows memory
+  agreement_ = {};  // it borrows memory
   exchange.settle();
   averages_.leave("a step of its pipeline has failed");
   if (tied_ != nullptr) tied_->restore();

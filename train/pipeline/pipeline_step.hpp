@@ -16,7 +16,7 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
-#include "kolo/work.hpp"
+#include "kolo/train/tensor.hpp"
 #include "pipeline/border_exchange.hpp"
 #include "pipeline/schedule.hpp"
 #include "pipeline/stage_averages.hpp"
@@ -82,7 +82,7 @@ class PipelineStep {
   std::string problem_;                       ///< of this call, on this rank
   std::uint64_t own_word_ = 0;
   std::vector<std::uint64_t> words_;  ///< what ranks say about this call
-  Work agreement_;
+  TensorWork agreement_;
   /// What shapes depend on, by kind: this rank's in the last call.
   std::map<Kind, std::vector<std::int64_t>> likeness_;
 
