@@ -184,7 +184,7 @@ void CheckpointCopy::take(const std::function<std::vector<HeldTensor>()>& collec
   }
   header_.step = index_.step = step;
   const std::string start = lay_out(header_);
-  on_all_ranks(communicator, "save", [&] {
+  problem_ = problem_of([&] {
     if (capacity_ < header_.bytes) {
       memory_.reset();
       memory_.reset(new std::byte[header_.bytes]);  // of any values: pages come with the first copy
@@ -205,6 +205,7 @@ void CheckpointCopy::write(const std::string& folder, std::uint64_t keep, Commun
   const bool is_first = communicator.rank() == 0;
   const fs::path part = hidden(folder, step);
   on_all_ranks(communicator, "save", [&] {
+    if (!problem_.empty()) throw std::runtime_error(problem_);
     if (!is_first) return;
     fs::create_directories(folder);
     remove_hidden(folder);

@@ -40,6 +40,7 @@ class CheckpointCopy {
   std::vector<std::pair<std::string, std::string>> copies_;  ///< name and key
   std::unique_ptr<std::byte[]> memory_;
   std::uint64_t capacity_ = 0;
+  std::string problem_;  ///< of the copy, of which write() tells all ranks
 };
 
 /// The steps of the checkpoints in a folder, descending.
