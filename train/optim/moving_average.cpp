@@ -16,24 +16,35 @@ ExponentialMovingAverage::ExponentialMovingAverage(std::vector<at::Tensor> param
         "the decay of a moving average is at least 0 and less than 1: " + std::to_string(decay), {});
   }
   const c10::NoGradGuard no_grad;
-  for (const at::Tensor& parameter : parameters_) averages_.push_back(parameter.clone());
+  for (const at::Tensor& parameter : parameters_) {
+    // In 16 bits a small part of a parameter would be rounded away.
+    const bool has_16_bits = parameter.is_floating_point() && parameter.element_size() == 2;
+    averages_.push_back(has_16_bits ? parameter.to(at::kFloat) : parameter.clone());
+  }
 }
 
 void ExponentialMovingAverage::update() {
   if (is_applied_) throw InvalidArgumentError("a moving average that is applied cannot be updated", {});
   const c10::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < averages_.size(); ++i) averages_[i].lerp_(parameters_[i], 1 - decay_);
+  for (std::size_t i = 0; i < averages_.size(); ++i)
+    averages_[i].lerp_(parameters_[i].to(averages_[i].scalar_type()), 1 - decay_);
 }
 
-void ExponentialMovingAverage::swap(bool apply) {
-  if (apply && is_applied_) throw InvalidArgumentError("the moving average is applied already", {});
-  is_applied_ = apply;
+void ExponentialMovingAverage::apply() {
+  if (is_applied_) throw InvalidArgumentError("the moving average is applied already", {});
+  is_applied_ = true;
   const c10::NoGradGuard no_grad;
   for (std::size_t i = 0; i < averages_.size(); ++i) {
-    const at::Tensor value = parameters_[i].clone();
+    kept_.push_back(parameters_[i].clone());
     parameters_[i].copy_(averages_[i]);
-    averages_[i].copy_(value);
   }
+}
+
+void ExponentialMovingAverage::restore() {
+  is_applied_ = false;
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < kept_.size(); ++i) parameters_[i].copy_(kept_[i]);
+  kept_.clear();
 }
 
 void ExponentialMovingAverage::save(torch::serialize::OutputArchive& archive) const {

@@ -70,6 +70,15 @@ TEST(MovingAverage, OfShardsIsThatOfTheModel) {
   }
 }
 
+TEST(MovingAverage, Of16BitsMovesByLessThanTheirRounding) {
+  at::Tensor parameter = at::zeros({3}, at::kBFloat16);
+  ExponentialMovingAverage average({parameter}, 0.999);
+  parameter.fill_(1);
+  for (int i = 0; i < 1000; ++i) average.update();
+  const auto applied = average.applied();
+  EXPECT_NEAR(parameter[0].item<float>(), 1 - std::pow(0.999, 1000), 0.01);
+}
+
 TEST(MovingAverage, IsSavedAndLoaded) {
   const Chain model(1), other(2);
   ExponentialMovingAverage average(model->parameters(), 0.5), loaded(other->parameters(), 0.5);

@@ -57,8 +57,8 @@ class ExponentialMovingAverage {
   class Applied {
    public:
     /// As applied().
-    explicit Applied(ExponentialMovingAverage& average) : average_(average) { average_.swap(true); }
-    ~Applied() { average_.swap(false); }
+    explicit Applied(ExponentialMovingAverage& average) : average_(average) { average_.apply(); }
+    ~Applied() { average_.restore(); }
     Applied(const Applied&) = delete;
     Applied& operator=(const Applied&) = delete;
 
@@ -66,8 +66,8 @@ class ExponentialMovingAverage {
     ExponentialMovingAverage& average_;
   };
 
-  /// Begins with the parameters' values. Throws InvalidArgumentError unless `decay` is at least 0 and less
-  /// than 1.
+  /// Begins with the parameters' values, in float32 where those have 16 bits. Throws InvalidArgumentError
+  /// unless `decay` is at least 0 and less than 1.
   ExponentialMovingAverage(std::vector<at::Tensor> parameters, double decay);
 
   /// After a step. Throws InvalidArgumentError while the averages are applied.
@@ -81,9 +81,11 @@ class ExponentialMovingAverage {
   void load(torch::serialize::InputArchive& archive);
 
  private:
-  void swap(bool apply);
+  void apply();
+  void restore();
 
   std::vector<at::Tensor> parameters_, averages_;
+  std::vector<at::Tensor> kept_;  ///< the parameters' values while averages are applied
   double decay_;
   bool is_applied_ = false;
 };
