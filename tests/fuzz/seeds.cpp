@@ -74,7 +74,7 @@ void store(const fs::path& messages, const fs::path& sessions) {
 }
 
 void server_requests(const fs::path& folder) {
-  using namespace train;
+  using namespace methods;
   const auto write_words = [&](const Header& words) {
     write(folder, std::string(reinterpret_cast<const char*>(words.data()), sizeof words));
   };
