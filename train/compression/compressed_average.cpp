@@ -1,6 +1,7 @@
 #include "compression/compressed_average.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "compression/numbers.hpp"
@@ -39,15 +40,10 @@ void CompressedAverage::end_step(bool keep) {
   if (keep) ++steps_;
 }
 
-/// Whole blocks, but for the last part.
-std::span<float> CompressedAverage::part_of(int rank, int ranks, std::span<float> numbers) const {
-  const std::size_t block = codec_->block();
-  const std::size_t blocks = (numbers.size() + block - 1) / block;
-  const auto begin_of = [&](int r) {
-    return std::min(numbers.size(),
-                    blocks * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks) * block);
-  };
-  return numbers.subspan(begin_of(rank), begin_of(rank + 1) - begin_of(rank));
+std::span<float> CompressedAverage::part_of(int rank, std::span<float> numbers) const {
+  const auto r = static_cast<std::size_t>(rank);
+  const std::size_t begin = r == 0 ? 0 : ends_[r - 1];
+  return numbers.subspan(begin, ends_[r] - begin);
 }
 
 void CompressedAverage::average(const GradientBucket& bucket, Communicator& communicator) {
@@ -56,9 +52,32 @@ void CompressedAverage::average(const GradientBucket& bucket, Communicator& comm
     communicator.all_reduce(Buffer(bucket.gradients), ReduceOp::average, {.wire = Wire::native});
     return;
   }
-  sent_.assign(bucket.gradients.begin(), bucket.gradients.end());
-  if (has_feedback_) add_feedback(bucket, part_of(communicator.rank(), communicator.size(), sent_));
-  exchange(communicator, bucket.gradients);
+  // Whole blocks, but for the last part.
+  const std::size_t numbers = bucket.gradients.size(), block = codec_->block();
+  const std::size_t blocks = (numbers + block - 1) / block;
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  ends_.clear();
+  for (std::size_t r = 1; r <= ranks; ++r) ends_.push_back(std::min(numbers, blocks * r / ranks * block));
+  sum_up(bucket, communicator);
+  give(communicator, bucket.gradients);
+  if (has_feedback_) keep_feedback(bucket);
+}
+
+void CompressedAverage::scatter(const GradientBucket& bucket, std::span<const std::uint64_t> counts,
+                                Communicator& communicator) {
+  if (communicator.size() == 1) return;
+  ends_.resize(counts.size());
+  std::partial_sum(counts.begin(), counts.end(), ends_.begin());
+  if (steps_ < start_after_steps_) {
+    const std::span<float> mine = part_of(communicator.rank(), bucket.gradients);
+    decoded_.resize(mine.size());
+    communicator.reduce_scatter(ConstBuffer(bucket.gradients), Buffer(decoded_), ReduceOp::average, counts,
+                                {.wire = Wire::native});
+    std::ranges::copy(decoded_, mine.begin());
+    return;
+  }
+  sum_up(bucket, communicator);
+  std::ranges::fill(part_of(communicator.rank(), sent_), 0.0f);  // nothing was left out
   if (has_feedback_) keep_feedback(bucket);
 }
 
@@ -89,10 +108,13 @@ void CompressedAverage::keep_feedback(const GradientBucket& bucket) {
   }
 }
 
-void CompressedAverage::exchange(Communicator& communicator, std::span<float> result) {
+/// Puts the average of this rank's part in place, and what encoding left out of the others into `sent_`.
+void CompressedAverage::sum_up(const GradientBucket& bucket, Communicator& communicator) {
   const int me = communicator.rank(), ranks = communicator.size();
+  sent_.assign(bucket.gradients.begin(), bucket.gradients.end());
   const std::span<float> sent = sent_;
-  const std::span<float> mine = part_of(me, ranks, sent);
+  const std::span<float> mine = part_of(me, sent);
+  if (has_feedback_) add_feedback(bucket, mine);
   const std::size_t my_bytes = codec_->bytes_for(mine.size());
   decoded_.resize(sent.size());
 
@@ -102,7 +124,7 @@ void CompressedAverage::exchange(Communicator& communicator, std::span<float> re
   std::size_t bytes = 0;
   for (int r = 0; r < ranks; ++r) {
     if (r == me) continue;
-    send_bytes_[static_cast<std::size_t>(r)] = codec_->bytes_for(part_of(r, ranks, sent).size());
+    send_bytes_[static_cast<std::size_t>(r)] = codec_->bytes_for(part_of(r, sent).size());
     bytes += send_bytes_[static_cast<std::size_t>(r)];
   }
   outgoing_.resize(bytes);
@@ -110,10 +132,10 @@ void CompressedAverage::exchange(Communicator& communicator, std::span<float> re
   std::byte* out = outgoing_.data();
   for (int r = 0; r < ranks; ++r) {
     if (r == me) continue;
-    const std::span<float> part = part_of(r, ranks, sent);
+    const std::span<float> part = part_of(r, sent);
     codec_->encode(part, out);
     if (has_feedback_) {
-      const std::span<float> decoded = part_of(r, ranks, std::span<float>(decoded_));
+      const std::span<float> decoded = part_of(r, decoded_);
       codec_->decode(out, decoded);
       for (std::size_t i = 0; i < part.size(); ++i) part[i] -= decoded[i];
     }
@@ -124,8 +146,8 @@ void CompressedAverage::exchange(Communicator& communicator, std::span<float> re
                           receive_bytes_);
 
   // The sum of my part, in the order of the ranks.
-  const std::span<float> sum = part_of(me, ranks, result);
-  const std::span<float> decoded = part_of(me, ranks, std::span<float>(decoded_));
+  const std::span<float> sum = part_of(me, bucket.gradients);
+  const std::span<float> decoded = part_of(me, decoded_);
   std::ranges::fill(sum, 0.0f);
   const std::byte* in = incoming_.data();
   for (int r = 0; r < ranks; ++r) {
@@ -138,10 +160,16 @@ void CompressedAverage::exchange(Communicator& communicator, std::span<float> re
     in += my_bytes;
   }
   for (float& number : sum) number /= static_cast<float>(ranks);
+}
 
-  bytes = 0;
+/// Gives all ranks the averages of the parts, and puts what encoding left out of this one's into `sent_`.
+void CompressedAverage::give(Communicator& communicator, std::span<float> result) {
+  const int me = communicator.rank(), ranks = communicator.size();
+  const std::span<float> sum = part_of(me, result);
+  const std::size_t my_bytes = codec_->bytes_for(sum.size());
+  std::size_t bytes = 0;
   for (int r = 0; r < ranks; ++r) {
-    receive_bytes_[static_cast<std::size_t>(r)] = codec_->bytes_for(part_of(r, ranks, sent).size());
+    receive_bytes_[static_cast<std::size_t>(r)] = codec_->bytes_for(part_of(r, result).size());
     bytes += receive_bytes_[static_cast<std::size_t>(r)];
   }
   outgoing_.resize(my_bytes);
@@ -150,12 +178,13 @@ void CompressedAverage::exchange(Communicator& communicator, std::span<float> re
   communicator.all_gather(ConstBuffer(outgoing_.data(), my_bytes, DType::uint8),
                           Buffer(incoming_.data(), bytes, DType::uint8), receive_bytes_);
   if (has_feedback_) {
+    const std::span<float> mine = part_of(me, sent_), decoded = part_of(me, decoded_);
     codec_->decode(outgoing_.data(), decoded);
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>(ranks) * (sum[i] - decoded[i]);
   }
-  in = incoming_.data();
+  const std::byte* in = incoming_.data();
   for (int r = 0; r < ranks; ++r) {
-    codec_->decode(in, part_of(r, ranks, result));
+    codec_->decode(in, part_of(r, result));
     in += receive_bytes_[static_cast<std::size_t>(r)];
   }
 }

@@ -27,6 +27,10 @@ class CompressedAverage final : public GradientHook {
   using GradientHook::check;
   void check(std::span<const GradientPart> parameters) const override { feedback_.check(parameters); }
   void average(const GradientBucket& bucket, Communicator& communicator) override;
+  /// The first half of average(): each part of `counts` is encoded for itself, and averages are not.
+  bool can_scatter() const override { return true; }
+  void scatter(const GradientBucket& bucket, std::span<const std::uint64_t> counts,
+               Communicator& communicator) override;
   void end_step(bool keep) override;
   HookState state() const override;
   void set_state(const HookState& state) override;
@@ -34,10 +38,11 @@ class CompressedAverage final : public GradientHook {
  private:
   static constexpr std::string_view kPrefix = "left out of ", kSteps = "steps";
 
-  std::span<float> part_of(int rank, int ranks, std::span<float> numbers) const;
+  std::span<float> part_of(int rank, std::span<float> numbers) const;
   void add_feedback(const GradientBucket& bucket, std::span<const float> mine);
   void keep_feedback(const GradientBucket& bucket);
-  void exchange(Communicator& communicator, std::span<float> result);
+  void sum_up(const GradientBucket& bucket, Communicator& communicator);
+  void give(Communicator& communicator, std::span<float> result);
 
   std::unique_ptr<Codec> codec_;
   bool has_feedback_;
@@ -45,7 +50,8 @@ class CompressedAverage final : public GradientHook {
   std::uint64_t steps_ = 0;  ///< that were kept
   Feedback feedback_;
   // Of one bucket; kept for the next one.
-  std::vector<float> sent_;  ///< gradients with feedback, then what encoding left out of them
+  std::vector<std::size_t> ends_;  ///< of the ranks' parts
+  std::vector<float> sent_;        ///< gradients with feedback, then what encoding left out of them
   std::vector<float> decoded_;
   std::vector<std::byte> outgoing_;
   std::vector<std::byte> incoming_;

@@ -117,6 +117,10 @@ constexpr Entry kHooks[] = {
 
 GradientHook::~GradientHook() = default;
 
+void GradientHook::scatter(const GradientBucket&, std::span<const std::uint64_t>, Communicator&) {
+  throw InvalidArgumentError("the hook " + describe() + " cannot average gradients in shards", {});
+}
+
 void GradientHook::set_state(const HookState& state) {
   if (state.empty()) return;
   throw InvalidArgumentError(

@@ -9,8 +9,13 @@
 
 namespace kolo::train {
 
-ShardAveraging::ShardAveraging(ShardedStep& step, const Communicator& communicator, Communicator data)
-    : Averaging(communicator), step_of_(step), data_(std::move(data)) {
+ShardAveraging::ShardAveraging(ShardedStep& step, const Communicator& communicator, Communicator data,
+                               std::shared_ptr<GradientHook> hook)
+    : Averaging(communicator), step_of_(step), data_(std::move(data)), hook_(std::move(hook)) {
+  if (hook_) {
+    hook_communicator_ = communicator_.split(0);
+    thread_.emplace(hook_communicator_);
+  }
   std::size_t first = 0;
   for (std::size_t u = 0; u < step_of_.units().size(); ++u) {
     const Unit& unit = step_of_.units()[u];
@@ -58,6 +63,7 @@ std::vector<std::vector<std::size_t>> ShardAveraging::members() const {
 }
 
 void ShardAveraging::prepare() {
+  if (hook_) hook_communicator_.set_label(kLabel, step_);
   started_ = scattered_ = 0;
   over_data_.clear();
   spans_.assign(order_.size(), {});
@@ -75,14 +81,34 @@ void ShardAveraging::start(std::size_t bucket) {
   const auto now = Clock::now();
   waited_ += now - waiting;
   spans_[bucket] = {now, now, unit_of(bucket).gradient_bytes()};
-  unit_of(bucket).start_scatter(communicator_, step_of_.call_of(order_[bucket].unit));
+  Unit& unit = unit_of(bucket);
+  if (is_hooked(unit)) {
+    job_.average = [this, &unit, bucket](Communicator& communicator) {
+      const Buffer all = unit.gradients().host();
+      hook_->scatter({.gradients = {static_cast<float*>(all.data), all.count},
+                      .parts = unit.gradients().parts(),
+                      .index = bucket,
+                      .loss_scale = loss_scale_},
+                     unit.counts(), communicator);
+      return true;
+    };
+    thread_->start(job_);
+  } else {
+    unit.start_scatter(communicator_, step_of_.call_of(order_[bucket].unit));
+  }
   ++started_;
   step_of_.release_used(order_[bucket].unit);
 }
 
 void ShardAveraging::finish_oldest() {
   const std::size_t bucket = scattered_++;
-  spans_[bucket].ended = spans_[bucket].started + unit_of(bucket).wait_scatter();
+  if (is_hooked(unit_of(bucket))) {
+    thread_->wait();
+    unit_of(bucket).take_own_gradients();
+    spans_[bucket].ended = job_.ended;
+  } else {
+    spans_[bucket].ended = spans_[bucket].started + unit_of(bucket).wait_scatter();
+  }
   if (data_.valid()) {
     over_data_.push_back(all_reduce_async(unit_of(bucket).own_gradients(), data_, ReduceOp::average,
                                           step_of_.call_of(order_[bucket].unit)));
@@ -92,7 +118,16 @@ void ShardAveraging::finish_oldest() {
 void ShardAveraging::wait() {
   while (scattered_ < started_) finish_oldest();
   wait_all(over_data_);
+  if (hook_) agree_on_finite();
   for (std::size_t b = 0; b < order_.size(); ++b) unit_of(b).attach_gradients();
+}
+
+/// A hook forgets a step on all ranks or on none.
+void ShardAveraging::agree_on_finite() {
+  std::uint8_t finite = 1;
+  for (std::size_t b = 0; b < order_.size(); ++b)
+    finite = finite != 0 && unit_of(b).own_gradients_are_finite() ? 1 : 0;
+  are_finite_ = communicator_.all_reduce(finite, ReduceOp::min) != 0;
 }
 
 void ShardAveraging::share_use(std::span<std::uint8_t> used) {
@@ -100,6 +135,7 @@ void ShardAveraging::share_use(std::span<std::uint8_t> used) {
 }
 
 void ShardAveraging::settle() noexcept {
+  if (thread_) thread_->settle();
   for (Unit& unit : step_of_.units()) unit.settle();
   over_data_.clear();  // waits
 }

@@ -4,11 +4,14 @@
 #include "kolo/train/libtorch.hpp"
 
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "gradients/averaging.hpp"
+#include "gradients/averaging_thread.hpp"
 #include "kolo/train/tensor.hpp"
 #include "sharded/sharded_step.hpp"
 
@@ -21,7 +24,9 @@ namespace kolo::train {
 class ShardAveraging final : public Averaging {
  public:
   /// `step` outlives it. `data`: the ranks with the same shards; not valid: none.
-  ShardAveraging(ShardedStep& step, const Communicator& communicator, Communicator data);
+  /// Collective where there is a hook, or it is null: it gets a communicator of its own.
+  ShardAveraging(ShardedStep& step, const Communicator& communicator, Communicator data,
+                 std::shared_ptr<GradientHook> hook);
   ~ShardAveraging() override { ShardAveraging::settle(); }
 
   /// The parameters of the trained units, in their order: those that it averages.
@@ -42,8 +47,9 @@ class ShardAveraging final : public Averaging {
   at::Tensor result(std::size_t, std::size_t) override { return {}; }
   void forget(std::size_t bucket, std::size_t slot) override { unit_of(bucket).forget(slot); }
   void settle() noexcept override;
-  /// What is asked are the gradients of shards.
-  bool are_finite() const override { return true; }
+  /// On all ranks, with a hook; else the gradients of shards are asked.
+  bool are_finite() const override { return are_finite_; }
+  void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
   Span span(std::size_t bucket) const override { return spans_[bucket]; }
   std::string name_of(std::size_t bucket) const override { return step_of_.name_of(order_[bucket].unit); }
   const char* row() const override { return "units"; }
@@ -61,7 +67,9 @@ class ShardAveraging final : public Averaging {
   void prepare() override;
   void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter, bool) override;
   void start(std::size_t bucket) override;
+  bool is_hooked(const Unit& unit) const { return hook_ && unit.gradients().host().dtype == DType::float32; }
   void finish_oldest();
+  void agree_on_finite();
   void set_order_sizes();
 
   ShardedStep& step_of_;
@@ -71,6 +79,13 @@ class ShardAveraging final : public Averaging {
   std::vector<TensorWork> over_data_;
   std::size_t started_ = 0, scattered_ = 0;  ///< buckets
   std::chrono::nanoseconds waited_{0};
+
+  const std::shared_ptr<GradientHook> hook_;
+  float loss_scale_ = 1;
+  bool are_finite_ = true;
+  Communicator hook_communicator_;  ///< not valid without a hook
+  AveragingJob job_;
+  std::optional<AveragingThread> thread_;
 };
 
 }  // namespace kolo::train

@@ -33,7 +33,8 @@ std::string text_of(const ShardedDataParallelOptions& options) {
   std::ostringstream text;
   text << std::boolalpha << "the options shard " << kShardNames.at(static_cast<std::size_t>(options.shard))
        << ", broadcast_buffers " << options.broadcast_buffers << (options.holders.valid() ? ", holders" : "")
-       << (options.data.valid() ? ", data" : "") << ", units";
+       << (options.data.valid() ? ", data" : "") << ", hook "
+       << (options.hook ? options.hook->describe() : "none") << ", units";
   for (const std::string& unit : options.units) text << ' ' << unit;
   if (options.gather_type) text << ", gather_type " << *options.gather_type;
   return text.str();
@@ -71,6 +72,16 @@ void require_gathered(const train::Model& model, at::ScalarType type) {
   }
 }
 
+void require_scatters(const GradientHook& hook, const train::Model& model) {
+  if (!hook.can_scatter()) {
+    throw InvalidArgumentError("the hook " + hook.describe() +
+                                   " cannot average gradients in shards: take one that encodes each gradient "
+                                   "for itself (float16, bfloat16, float8, int8, one_bit)",
+                               {});
+  }
+  hook.check(train::parts_of(model.trainable));
+}
+
 }  // namespace
 
 std::vector<std::string> shard_names() {
@@ -94,12 +105,13 @@ struct ShardedDataParallelBase::State {
         model(agreed(own, data, module.get(), options, units)),
         buffers(model.buffers),
         step(units, own, options),
-        averaging(new train::ShardAveraging(step, own, data)),
+        averaging(new train::ShardAveraging(step, own, data, options.hook)),
         reducer(averaging->parameters(), kinds(), own,
                 {.owner = "ShardedDataParallel",
                  .is_replaceable = false,
                  .find_unused_parameters = true,
                  .may_rebuild = true,
+                 .hook = options.hook,
                  .timeline = communicator.timeline()}),
         placement(placed_parameters_of(), options.holders, own) {
     if (options.broadcast_buffers) reducer.set_companions(&buffers, nullptr);
@@ -157,6 +169,7 @@ struct ShardedDataParallelBase::State {
       require_dense(model);
       if (options.gather_type) require_gathered(model, *options.gather_type);
       units = train::plan_units(*module, options.units);
+      if (options.hook) require_scatters(*options.hook, model);
       for (const NamedTensor& parameter : model.trainable)
         train::require_unheard(parameter.name, parameter.tensor);
       return model;
@@ -255,6 +268,7 @@ void ShardedDataParallelBase::set_local(bool is_local) {
 
 void ShardedDataParallelBase::set_loss_scale(float scale) {
   require_scale(scale);
+  state_->averaging->set_loss_scale(scale);
 }
 
 Communicator& ShardedDataParallelBase::communicator() noexcept {

@@ -172,9 +172,20 @@ void Unit::collect(std::size_t index) {
   gradient = at::Tensor();
 }
 
-void Unit::start_scatter(Communicator& communicator, const CallOptions& options) {
+void Unit::provide_own_gradients() {
   if (shard_ == Shard::optimizer_state) own_gradients_ = gradients_.within(range_);
   own_gradients_.provide();
+}
+
+void Unit::take_own_gradients() {
+  provide_own_gradients();
+  if (shard_ == Shard::optimizer_state) return;
+  own_gradients_.flat().copy_(gradients_.within(range_).flat());
+  gradients_.release();
+}
+
+void Unit::start_scatter(Communicator& communicator, const CallOptions& options) {
+  provide_own_gradients();
   scatter_ = reduce_scatter_async(gradients_.flat(), own_gradients_.flat(), communicator, ReduceOp::average,
                                   counts_, options);
 }

@@ -79,8 +79,14 @@ class Unit {
   void start_scatter(Communicator& communicator, const CallOptions& options);
   /// Waits, gives the gradients' memory back, and returns what the averaging took.
   std::chrono::nanoseconds wait_scatter();
+  /// This rank's gradients, for another way to average. Takes this rank's part of them then, and gives their
+  /// memory back.
+  const FlatTensors& gradients() const noexcept { return gradients_; }
+  std::vector<std::uint64_t> counts() const { return {counts_.begin(), counts_.end()}; }
+  void take_own_gradients();
   /// This rank's averages.
   at::Tensor own_gradients() const { return own_gradients_.flat(); }
+  bool own_gradients_are_finite() const { return are_finite(std::span(&own_gradients_, 1)); }
   /// Makes the averages, and what was there before, the shards' gradients.
   void attach_gradients();
   /// No rank has used the member: its shard has the gradient that it had before this backward, or none.
@@ -92,6 +98,7 @@ class Unit {
   /// Shards lie in other memory than the parameters.
   bool is_apart() const { return shard_ == Shard::parameters || type_ != own_type_; }
   bool is_written(const Member& member) const;
+  void provide_own_gradients();
 
   std::vector<Member> members_;
   bool is_frozen_;

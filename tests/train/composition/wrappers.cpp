@@ -138,6 +138,8 @@ Trainer in_shards(Grid& grid, const Features& features, const Whole& initial, Sh
   load_whole_parameters(placed_parameters(*model), initial);
   ShardedDataParallelOptions options{.shard = shard, .holders = grid.replica(), .data = grid.data()};
   if (features.contains("gather_type")) options.gather_type = at::kBFloat16;
+  if (features.contains("hook")) options.hook = make_gradient_hook("bfloat16");
+  if (features.contains("top_k")) options.hook = make_gradient_hook("top_k");
   auto parallel =
       std::make_shared<ShardedDataParallel<torch::nn::SequentialImpl>>(model, grid.sharded(), options);
   return {.parameters = parallel->parameters(),

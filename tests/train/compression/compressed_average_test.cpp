@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "train/compression/replicas.hpp"
 
@@ -49,6 +51,76 @@ TEST(CompressedAverage, ARankWithoutDataCorrectsTheAveragesOfItsPart) {
   const auto kept = kept_by_rank_1("one_bit", 100, 0);
   for (const float left_out : kept.back())
     ASSERT_LT(std::abs(left_out), 10) << "gradients are between -1 and 1";
+}
+
+/// What rank `of` has in its part of `counts` after steps with the same gradients, added up. `change` may
+/// spoil a rank's gradients.
+std::vector<float> scattered(const std::string& hook_name, const std::vector<std::uint64_t>& counts, int of,
+                             int steps, const std::function<void(int rank, std::span<float>)>& change = {}) {
+  const auto ends = [&](int rank) {
+    return std::accumulate(counts.begin(), counts.begin() + rank, std::uint64_t{0});
+  };
+  const auto ranks = static_cast<int>(counts.size());
+  std::vector<float> result(counts[static_cast<std::size_t>(of)]);
+  expect_ranks({.size = ranks}, [&](Communicator& communicator) {
+    const auto hook = make_gradient_hook(hook_name);
+    const std::uint64_t all = ends(ranks);
+    const std::vector<GradientPart> parts = {{"x", {5}, 0, 5},
+                                             {"y", {static_cast<std::int64_t>(all) - 5}, 5, all - 5}};
+    for (int step = 0; step < steps; ++step) {
+      std::vector<float> gradients(all);
+      for (std::size_t i = 0; i < all; ++i)  // exact in each format that rounds
+        gradients[i] = static_cast<float>(communicator.rank() + 1) * static_cast<float>(i % 4);
+      if (change) change(communicator.rank(), gradients);
+      hook->scatter({.gradients = gradients, .parts = parts}, counts, communicator);
+      hook->end_step(true);
+      if (communicator.rank() != of) continue;
+      for (std::size_t i = 0; i < result.size(); ++i) result[i] += gradients[ends(of) + i];
+    }
+  });
+  return result;
+}
+
+TEST(CompressedAverage, ScattersToEachRankTheAveragesOfItsPart) {
+  for (const std::vector<std::uint64_t>& counts :
+       {std::vector<std::uint64_t>{7}, {6, 5}, {0, 9, 4}, {3000, 1, 2999, 3000}}) {
+    const float mean = (1 + static_cast<float>(counts.size())) / 2;
+    for (int rank = 0; std::cmp_less(rank, counts.size()); ++rank) {
+      const std::size_t begin = std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+      for (const char* hook : {"float16", "bfloat16"}) {
+        const auto got = scattered(hook, counts, rank, 1);
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_EQ(got[i], mean * static_cast<float>((begin + i) % 4)) << hook << ' ' << rank << ' ' << i;
+      }
+      // What is left out in a step is in a later one.
+      constexpr int kSteps = 60;
+      for (const char* hook : {"int8:feedback=1", "float8:feedback=1", "one_bit"}) {
+        const auto got = scattered(hook, counts, rank, kSteps);
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_NEAR(got[i] / kSteps, mean * static_cast<float>((begin + i) % 4), 0.6)
+              << hook << ' ' << rank << ' ' << i;
+      }
+    }
+  }
+}
+
+TEST(CompressedAverage, ScattersNoFiniteAverageOfGradientsThatAreNot) {
+  for (const char* hook : {"float16", "bfloat16", "int8", "float8", "one_bit"}) {
+    const auto got = scattered(hook, {8, 8}, 0, 1, [](int rank, std::span<float> gradients) {
+      if (rank == 1) gradients[3] = INFINITY;
+    });
+    EXPECT_FALSE(std::ranges::all_of(got, [](float value) { return std::isfinite(value); })) << hook;
+  }
+}
+
+TEST(CompressedAverage, OtherHooksRefuseToScatter) {
+  expect_ranks({.size = 2}, [](Communicator& communicator) {
+    for (const char* name : {"top_k", "power_sgd", "adasum", "post_local_sgd"}) {
+      const auto hook = make_gradient_hook(name);
+      EXPECT_FALSE(hook->can_scatter()) << name;
+      EXPECT_THROW(hook->scatter({}, {}, communicator), InvalidArgumentError) << name;
+    }
+  });
 }
 
 TEST(HookStates, OfHooksWithFeedbackAreRefusedByHooksWithout) {

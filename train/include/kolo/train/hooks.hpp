@@ -78,6 +78,13 @@ class GradientHook {
   /// Collective: puts the average over all ranks in place of the gradients. May make any number of calls on
   /// `communicator`, waits for them, and throws their errors.
   virtual void average(const GradientBucket& bucket, Communicator& communicator) = 0;
+  /// Whether scatter() works: of hooks that encode each gradient for itself.
+  virtual bool can_scatter() const { return false; }
+  /// Collective: average() for ShardedDataParallel. Rank r gets the averages of the r-th of `counts` elements
+  /// in a row, in their place; its others are of no use then. Where gradients of any rank are not finite, the
+  /// averages in their place are not. Throws InvalidArgumentError unless can_scatter().
+  virtual void scatter(const GradientBucket& bucket, std::span<const std::uint64_t> counts,
+                       Communicator& communicator);
   /// After the last bucket of a step. `keep`: the averages are finite, and the step counts; otherwise it is
   /// as if it had never been. The same on all ranks.
   virtual void end_step(bool keep) = 0;

@@ -54,6 +54,9 @@ struct ShardedDataParallelOptions {
   /// of float32 are rounded to it. Inputs of operations must have that type too, or be in an Autocast. A rank
   /// then holds 6P + 12P/N, 2P + 16P/N, or 16P/N + two units of half the size.
   std::optional<at::ScalarType> gather_type = {};
+  /// Averages gradients of float32 in place of a reduce_scatter: one that can_scatter(). Over `data` averages
+  /// travel as they are.
+  std::shared_ptr<GradientHook> hook = {};
   /// Copy rank 0's buffers (of batch normalization, say) to all ranks at the end of each backward().
   bool broadcast_buffers = true;
   /// The ranks that have one copy of the model between them, where that is more than the communicator of the
@@ -98,7 +101,7 @@ class ShardedDataParallelBase : public ParallelModel {
   /// MismatchError that names the rank and the first difference when models or options are not alike;
   /// InvalidArgumentError that names the rank when there is nothing to train, a parameter is not a dense CPU
   /// tensor or has sparse gradients, `units` names no submodule or one within another, another object
-  /// averages the gradient of a parameter, or `gather_type` does not fit.
+  /// averages the gradient of a parameter, or `gather_type` or the hook does not fit.
   ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                           ShardedDataParallelOptions options);
   /// With Shard::parameters the model's parameters are NaN from then on, unless a Whole lives.
