@@ -191,7 +191,7 @@ def deb_holds_the_right_files():
     }
     if list(DEBS.glob(f"{TRAIN_LIBRARY}_*.deb")):
         expected[TRAIN_LIBRARY] = [r"/usr/lib/(.+/)?libkolo_train\.so\.[0-9.]+"]
-        expected["libkolo-train-dev"] = [r"/usr/include/kolo/train/\w+\.hpp", r"/usr/lib/(.+/)?libkolo_train\.so",
+        expected["libkolo-train-dev"] = [r"/usr/include/kolo/train(/\w+)?\.hpp", r"/usr/lib/(.+/)?libkolo_train\.so",
                                          r"/usr/lib/.*/kolo-train\.pc",
                                          r"/usr/lib/(.+/)?cmake/kolo/koloT(rainTargets(-\w+)?|orch)\.cmake"]
     if list(DEBS.glob(f"{PYTHON_PACKAGE}_*.deb")):
