@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "kolo/error.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo::train {
 namespace {

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "libtorch/gradient_listener.hpp"
 #include "local/plan.hpp"
 #include "ranks/span.hpp"
 
@@ -19,9 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void require_valid(const train::Model& model) {
-  for (const NamedTensor& parameter : model.trainable)
-    train::require_unheard(parameter.name, parameter.tensor);
+void require_dense(const train::Model& model) {
   if (model.tables.empty()) return;
   throw InvalidArgumentError("'" + model.trainable[model.tables[0]].name +
                                  "' has sparse gradients: make the embedding with sparse(false)",
@@ -33,7 +30,7 @@ void require_valid(const train::Model& model) {
 struct DelayedAverages::State {
   State(const torch::nn::Module& module, Communicator& communicator)
       : own(communicator.split(0)),
-        model(train::agree_and_replicate("DelayedAverages", module, own, "no options", require_valid)),
+        model(train::agree_and_replicate("DelayedAverages", module, own, "no options", require_dense)),
         flats{flats_by_type(model.parameters), flats_by_type(model.parameters)} {}
 
   train::NamedTensors gradients() const {

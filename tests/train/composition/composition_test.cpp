@@ -174,12 +174,8 @@ TEST(Composition, WhatWouldBeAveragedTwiceIsRefused) {
          const ShardedDataParallel<Net> shards(model, communicator);
          const ModelAverager averager(*model, communicator);
        })},
-      {heard, refusal([](const auto& model, Communicator& communicator) {
+      {in_shards, refusal([](const auto& model, Communicator& communicator) {
          const ShardedDataParallel<Net> shards(model, communicator);
-         const DelayedAverages averages(*model, communicator);
-       })},
-      {heard, refusal([](const auto& model, Communicator& communicator) {
-         const DistributedDataParallel<Net> parallel(model, communicator);
          const DelayedAverages averages(*model, communicator);
        })},
       {heard, refusal([](const auto& model, Communicator& communicator) {
