@@ -1,5 +1,6 @@
 // A stage in shards sends its gradients once a step, whatever the number of micro-batches.
 #include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/optim/sgd.h>
 
 #include <atomic>
