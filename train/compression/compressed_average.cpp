@@ -77,8 +77,9 @@ void CompressedAverage::scatter(const GradientBucket& bucket, std::span<const st
     return;
   }
   sum_up(bucket, communicator);
+  if (!has_feedback_) return;
   std::ranges::fill(part_of(communicator.rank(), sent_), 0.0f);  // nothing was left out
-  if (has_feedback_) keep_feedback(bucket);
+  keep_feedback(bucket);
 }
 
 /// `mine` is this rank's part of `sent_`.
@@ -108,7 +109,8 @@ void CompressedAverage::keep_feedback(const GradientBucket& bucket) {
   }
 }
 
-/// Puts the average of this rank's part in place, and what encoding left out of the others into `sent_`.
+/// Puts the average of this rank's part in place. `sent_` then holds what encoding left out of the other
+/// ranks' parts.
 void CompressedAverage::sum_up(const GradientBucket& bucket, Communicator& communicator) {
   const int me = communicator.rank(), ranks = communicator.size();
   sent_.assign(bucket.gradients.begin(), bucket.gradients.end());

@@ -70,8 +70,8 @@ class WholeAveraging : public Averaging {
   std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
 };
 
-/// A hook averages the buckets of float32, one after another, in a thread of its own; the others travel
-/// whole.
+/// A hook averages the buckets of float32, one after another, in a thread of its own; buckets of other types
+/// travel whole.
 class HookAveraging final : public WholeAveraging {
  public:
   /// Collective: takes a communicator of its own by Communicator::split().

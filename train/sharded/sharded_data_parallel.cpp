@@ -247,17 +247,6 @@ std::vector<at::Tensor> ShardedDataParallelBase::parameters() const {
   return state_->shards;
 }
 
-std::vector<ShardedDataParallelBase::ShardedParameter> ShardedDataParallelBase::sharded_parameters() const {
-  std::vector<ShardedParameter> result;
-  for (const train::Unit& unit : state_->step.units()) {
-    if (unit.is_frozen()) continue;
-    for (const train::Unit::Member& member : unit.members())
-      result.push_back(
-          {member.named.name, member.named.tensor.sizes().vec(), member.shard, unit.counts_of(member)});
-  }
-  return result;
-}
-
 const PlacedModel& ShardedDataParallelBase::placed() const {
   return state_->placement.get();
 }

@@ -22,19 +22,6 @@ void expect_in(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
-/// What `action` throws, if that is an error of arguments or of ranks that disagree.
-template <typename Action>
-std::string refusal_of(const Action& action) {
-  try {
-    action();
-  } catch (const InvalidArgumentError& error) {
-    return error.what();
-  } catch (const MismatchError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
 struct Case {
   Adjust adjust;
   std::string says;

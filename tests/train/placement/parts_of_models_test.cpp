@@ -18,19 +18,6 @@
 namespace kolo::test::placement {
 namespace {
 
-/// What `action` throws as InvalidArgumentError or MismatchError; empty for nothing.
-template <typename Action>
-std::string refusal_by(const Action& action) {
-  try {
-    action();
-  } catch (const InvalidArgumentError& error) {
-    return error.what();
-  } catch (const MismatchError& error) {
-    return error.what();
-  }
-  return {};
-}
-
 void expect_said(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << '\'' << text << "' without '" << part << '\'';
 }
@@ -55,16 +42,16 @@ TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
       const auto net = two_layers();
       ShardedDataParallel model(net, communicator, {.shard = shard});
       give_gradients(model.parameters());
-      expect_said(refusal_by([&] { clip_gradients(model.parameters(), 1); }),
+      expect_said(refusal_of([&] { clip_gradients(model.parameters(), 1); }),
                   "of a ShardedDataParallel, and each rank would get another norm: pass its placed()");
       expect_said(
-          refusal_by([&] { clip_gradients(net->parameters(), 1); }),
+          refusal_of([&] { clip_gradients(net->parameters(), 1); }),
           "in shards of a ShardedDataParallel, and each rank would get another norm: pass its placed()");
       EXPECT_EQ(clip_gradients(model.placed(), 1), 12);
       LARS lars(model.parameters(), LARSOptions(0.1));
       LAMB lamb(model.parameters(), LAMBOptions(0.1));
-      expect_said(refusal_by([&] { lars.step(); }), "give it kolo::sum_over_ranks() of the placed() model");
-      expect_said(refusal_by([&] { lamb.step(); }), "give it kolo::sum_over_ranks() of the placed() model");
+      expect_said(refusal_of([&] { lars.step(); }), "give it kolo::sum_over_ranks() of the placed() model");
+      expect_said(refusal_of([&] { lamb.step(); }), "give it kolo::sum_over_ranks() of the placed() model");
       LARS with_sums(model.parameters(), LARSOptions(0.1), sum_over_ranks(model.placed()));
       with_sums.step();
     }
@@ -72,7 +59,7 @@ TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
     {
       const PipelineParallel pipeline = pipeline_of(net, communicator);
       give_gradients(pipeline.parameters());
-      expect_said(refusal_by([&] { clip_gradients(pipeline.parameters(), 1); }),
+      expect_said(refusal_of([&] { clip_gradients(pipeline.parameters(), 1); }),
                   " of 2 of a PipelineParallel, and each rank would get another norm: pass its placed()");
       EXPECT_EQ(clip_gradients(pipeline.placed(), 1), 12);
       LARS(pipeline.parameters(), LARSOptions(0.1)).step();  // norms of layers, which are whole
@@ -84,11 +71,11 @@ TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
       };
       auto earlier =
           std::make_unique<DistributedDataParallel<torch::nn::SequentialImpl>>(net, communicator, options);
-      expect_said(refusal_by([&] { clip_gradients(earlier->placed(), 1); }),
+      expect_said(refusal_of([&] { clip_gradients(earlier->placed(), 1); }),
                   "overlap_forward exclude each other");
       const PipelineParallel pipeline = pipeline_of(net, communicator);
       earlier.reset();
-      expect_said(refusal_by([&] { clip_gradients(pipeline.parameters(), 1); }), "of a PipelineParallel");
+      expect_said(refusal_of([&] { clip_gradients(pipeline.parameters(), 1); }), "of a PipelineParallel");
     }
     give_gradients(net->parameters());
     EXPECT_EQ(clip_gradients(net->parameters(), 1), 12) << "the whole model again";
@@ -97,10 +84,10 @@ TEST(PartsOfModels, HaveNoNormThatEachRankTakesForItself) {
     ColumnParallelLinear layer(ColumnParallelLinearOptions{.in_features = 8, .out_features = 8},
                                communicator);
     give_gradients(layer->parameters());
-    expect_said(refusal_by([&] { clip_gradients(layer->parameters(), 1); }),
+    expect_said(refusal_of([&] { clip_gradients(layer->parameters(), 1); }),
                 "pass a PlacedModel of placed_parameters()");
-    expect_said(refusal_by([&] { LARS(layer->parameters(), LARSOptions(0.1)).step(); }), "sum_over_ranks()");
-    expect_said(refusal_by([&] { LAMB(layer->parameters(), LAMBOptions(0.1)).step(); }), "sum_over_ranks()");
+    expect_said(refusal_of([&] { LARS(layer->parameters(), LARSOptions(0.1)).step(); }), "sum_over_ranks()");
+    expect_said(refusal_of([&] { LAMB(layer->parameters(), LAMBOptions(0.1)).step(); }), "sum_over_ranks()");
   });
 }
 
@@ -109,9 +96,9 @@ TEST(PartsOfModels, AreNotMixedWithOtherParts) {
     const torch::nn::Linear stage(8, 8);  // of the same shapes on both ranks
     const PipelineParallel pipeline({stage}, squares, communicator, {.micro_batches = 1});
     const std::string other = "part 1 of 2 of a PipelineParallel where rank 0 has";
-    expect_said(refusal_by([&] { broadcast(*stage, communicator); }), other);
-    expect_said(refusal_by([&] { average_parameters(*stage, communicator); }), other);
-    expect_said(refusal_by([&] { ShardedDataParallel(stage, communicator, {}); }), other);
+    expect_said(refusal_of([&] { broadcast(*stage, communicator); }), other);
+    expect_said(refusal_of([&] { average_parameters(*stage, communicator); }), other);
+    expect_said(refusal_of([&] { ShardedDataParallel(stage, communicator, {}); }), other);
   });
 }
 
@@ -124,8 +111,8 @@ TEST(PartsOfModels, AreEachRanksOwnInACheckpoint) {
     const PipelineParallel pipeline({stage}, squares, communicator, {.micro_batches = 1});
     torch::optim::SGD steps(pipeline.parameters(), 0.1);
     const std::string says = "part 1 of 2 of a PipelineParallel where rank 0 has";
-    expect_said(refusal_by([&] { Checkpoint().add("stage", *stage).save(path, 1, communicator); }), says);
-    expect_said(refusal_by([&] { Checkpoint().add("steps", steps).save(path, 1, communicator); }), says);
+    expect_said(refusal_of([&] { Checkpoint().add("stage", *stage).save(path, 1, communicator); }), says);
+    expect_said(refusal_of([&] { Checkpoint().add("steps", steps).save(path, 1, communicator); }), says);
 
     Checkpoint own;
     own.add_own("stage", *stage).add_own("steps", steps);
@@ -137,7 +124,7 @@ TEST(PartsOfModels, AreEachRanksOwnInACheckpoint) {
 
     const ShardedDataParallel sharded(two_layers(), communicator, {});
     torch::optim::SGD of_shards(sharded.parameters(), 0.1);
-    expect_said(refusal_by([&] { Checkpoint().add("steps", of_shards).load(path, communicator); }),
+    expect_said(refusal_of([&] { Checkpoint().add("steps", of_shards).load(path, communicator); }),
                 "add the wrapper of the model");
   });
   std::filesystem::remove_all(path);

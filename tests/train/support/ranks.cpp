@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "kolo/error.hpp"
 #include "support/watchdog.hpp"
 
 namespace kolo::test {
@@ -47,6 +48,17 @@ std::string message(const std::exception_ptr& error) {
   } catch (const std::exception& exception) {
     return exception.what();
   }
+}
+
+std::string refusal_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const InvalidArgumentError& error) {
+    return error.what();
+  } catch (const MismatchError& error) {
+    return error.what();
+  }
+  return {};
 }
 
 std::string error_of_all(int ranks, const std::function<void(Communicator&)>& body) {

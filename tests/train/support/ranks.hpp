@@ -22,6 +22,9 @@ void run_all(int ranks, const std::function<void(Communicator&)>& body);
 /// What() of an error; empty for none.
 std::string message(const std::exception_ptr& error);
 
+/// What `action` throws as InvalidArgumentError or MismatchError; empty for nothing.
+std::string refusal_of(const std::function<void()>& action);
+
 /// Runs `body`, which has to throw on every rank within 10 seconds, and returns what rank 0 threw.
 std::string error_of_all(int ranks, const std::function<void(Communicator&)>& body);
 

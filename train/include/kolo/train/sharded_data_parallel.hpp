@@ -87,16 +87,6 @@ class ShardedDataParallelBase : public ParallelModel {
     ShardedDataParallelBase& parallel_;
   };
 
-  /// A parameter, and this rank's part of it.
-  struct ShardedParameter {
-    std::string name;                 ///< as in torch::nn::Module::named_parameters()
-    std::vector<std::int64_t> sizes;  ///< dimensions of the whole parameter
-    at::Tensor shard;                 ///< this rank's elements, perhaps none; what parameters() gives
-    /// How many elements each rank has: one rank's follow the other's, in the order in which they lie in
-    /// memory.
-    std::vector<std::uint64_t> counts;
-  };
-
   /// Collective. Takes communicators of its own by Communicator::split(). Throws, on all ranks,
   /// MismatchError that names the rank and the first difference when models or options are not alike;
   /// InvalidArgumentError that names the rank when there is nothing to train, a parameter is not a dense CPU
@@ -112,13 +102,12 @@ class ShardedDataParallelBase : public ParallelModel {
   void begin_forward();
   void end_forward();
 
-  /// For the optimizer: this rank's part of each parameter, on each rank as many, in the same order; see
-  /// ShardedParameter. After backward() they have the averages as gradients, and the optimizer's step moves
-  /// them. An optimizer whose update of an element depends on that element alone (SGD, Adam, AdamW, RMSprop,
-  /// Adagrad) moves parameters as it does unsharded; LARS and LAMB do with kolo::sum_over_ranks().
+  /// For the optimizer: this rank's part of each parameter, on each rank as many, in the same order:
+  /// [n] or [n, 1] elements, perhaps none, as placed() tells. After backward() they have the averages as
+  /// gradients, and the optimizer's step moves them. An optimizer whose update of an element depends on that
+  /// element alone (SGD, Adam, AdamW, RMSprop, Adagrad) moves parameters as it does unsharded; LARS and LAMB
+  /// do with kolo::sum_over_ranks().
   std::vector<at::Tensor> parameters() const;
-  /// The tensors of parameters(), in the same order, with what they are shards of.
-  std::vector<ShardedParameter> sharded_parameters() const;
   /// This rank's shards, in the order of parameters(), then what each rank has whole: for norms, sums over
   /// layers (LARS, LAMB) and checkpoints. A shard of a vector has one dimension and one of a matrix two, so
   /// `exclude_vectors` means what it does unsharded. Throws InvalidArgumentError where the shards are of

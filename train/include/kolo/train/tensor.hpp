@@ -218,8 +218,8 @@ at::Tensor shared_empty(at::IntArrayRef sizes, const at::TensorOptions& options 
 at::Tensor shared_like(const at::Tensor& tensor);
 
 /// Moves a tensor's storage there, with its values; nothing where it lies there already. The tensor stays the
-/// same object, and whoever shares the storage (views, tied parameters, optimizers) comes along; raw pointers
-/// from before are dangling. No other thread may use the tensor meanwhile. Throws as above; then nothing has
+/// same object, and tensors that share the storage (views, tied parameters) come along; raw pointers from
+/// before are dangling. No other thread may use the tensor meanwhile. Throws as above; then nothing has
 /// changed.
 void move_to_shared_memory(const at::Tensor& tensor);
 /// All parameters and buffers, those of submodules too. Gradients under DistributedDataParallel live there
