@@ -22,7 +22,7 @@ TRAIN_ROOMS = {
     "placement": {"libtorch", "ranks"},
     "gradients": {"libtorch", "ranks"},
     "ddp": {"libtorch", "ranks", "placement", "gradients"},
-    "data": {"libtorch", "ranks"},
+    "data": set(),
     "optim": {"libtorch", "ranks", "placement", "gradients"},
     "nn": {"libtorch", "ranks"},
     "precision": {"libtorch", "ranks", "placement"},

@@ -5,13 +5,28 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <string>
 #include <utility>
 
-#include "data/shuffle.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo {
+namespace {
+
+/// Fisher-Yates, the same on every machine and with every compiler. Not std::shuffle, whose order differs
+/// between standard libraries: ranks may run different ones.
+void shuffle(std::vector<std::int64_t>& values, std::uint64_t seed, std::uint64_t epoch) {
+  // seed_seq and the engines are fixed by the standard; distributions are not.
+  std::seed_seq seeds{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
+                      static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(epoch >> 32)};
+  std::mt19937_64 random(seeds);
+  // The bias of the modulo is below size / 2^64.
+  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random() % i]);
+}
+
+}  // namespace
+
 /// What the copies of a sampler share.
 struct DistributedSampler::State {
   std::int64_t size;
@@ -107,7 +122,7 @@ void DistributedSampler::load(torch::serialize::InputArchive& archive) {
 std::vector<std::int64_t> DistributedSampler::indices() const {
   std::vector<std::int64_t> order(static_cast<std::size_t>(state_->size));
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  if (options_.shuffle) train::shuffle(order, options_.seed, state_->epoch);
+  if (options_.shuffle) shuffle(order, options_.seed, state_->epoch);
   const std::int64_t left = std::max<std::int64_t>(0, state_->size - state_->taken);
   std::vector<std::int64_t> mine(static_cast<std::size_t>(share_of(left)));
   const auto first = static_cast<std::size_t>(state_->taken + rank_);

@@ -2,13 +2,26 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
 #include "kolo/error.hpp"
-#include "libtorch/samples.hpp"
 
 namespace kolo {
+namespace {
+
+std::int64_t samples_of(const Batch& batch) {
+  if (batch.empty()) throw InvalidArgumentError("a batch has no tensors", {});
+  const auto is_alike = [&](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.dim() > 0 && tensor.size(0) == batch[0].size(0);
+  };
+  if (!std::ranges::all_of(batch, is_alike))
+    throw InvalidArgumentError("the tensors of a batch differ in their first dimension, the samples", {});
+  return batch[0].size(0);
+}
+
+}  // namespace
 
 std::int64_t samples_per_part(std::int64_t batch, int ranks, std::int64_t parts) {
   if (batch >= 1 && ranks >= 1 && parts >= 1 && batch % ranks == 0 && batch / ranks % parts == 0)
@@ -22,7 +35,7 @@ std::int64_t samples_per_part(std::int64_t batch, int ranks, std::int64_t parts)
 
 at::Tensor accumulate(ParallelModel& model, const Batch& batch, std::int64_t parts,
                       const std::function<at::Tensor(const Batch& part)>& loss_of) {
-  const std::int64_t samples = samples_per_part(train::samples_of(batch), 1, parts);
+  const std::int64_t samples = samples_per_part(samples_of(batch), 1, parts);
   at::Tensor total;
   for (std::int64_t i = 0; i < parts; ++i) {
     std::optional<ParallelModel::NoSync> local;

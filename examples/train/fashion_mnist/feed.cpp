@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "kolo/train/data.hpp"
+#include "methods/batch_scatter.hpp"
+#include "methods/sample_reader.hpp"
 
 namespace fashion_mnist {
 namespace {
@@ -52,7 +54,7 @@ class ShardFeed final : public Feed {
   kolo::Batch next() override { return reader_.next().value(); }
 
  private:
-  kolo::SampleReader reader_;
+  kolo::methods::SampleReader reader_;
 };
 
 /// All ranks take the same batches, so rank 0's source needs no word from them of where an epoch begins.
@@ -62,7 +64,7 @@ class ScatterFeed final : public Feed {
   ScatterFeed(kolo::Communicator& communicator, std::shared_ptr<Feed> whole)
       : steps_per_epoch_(whole ? whole->steps_per_epoch() : 0) {
     communicator.broadcast(kolo::Buffer(&steps_per_epoch_, 1, kolo::DType::int64), 0);
-    kolo::BatchScatter::Source source;
+    kolo::methods::BatchScatter::Source source;
     if (whole) {
       source = [whole, step = std::int64_t{0}]() mutable {
         const std::int64_t steps = whole->steps_per_epoch();
@@ -71,7 +73,7 @@ class ScatterFeed final : public Feed {
         return whole->next();
       };
     }
-    scatter_ = std::make_unique<kolo::BatchScatter>(communicator, std::move(source));
+    scatter_ = std::make_unique<kolo::methods::BatchScatter>(communicator, std::move(source));
   }
 
   std::int64_t steps_per_epoch() const override { return steps_per_epoch_; }
@@ -80,7 +82,7 @@ class ScatterFeed final : public Feed {
 
  private:
   std::int64_t steps_per_epoch_;
-  std::unique_ptr<kolo::BatchScatter> scatter_;
+  std::unique_ptr<kolo::methods::BatchScatter> scatter_;
 };
 
 }  // namespace
@@ -99,7 +101,8 @@ std::unique_ptr<Feed> make_feed(const Options& options, kolo::Communicator& comm
   if (options.shards.empty()) throw std::invalid_argument("--reader shards needs a folder: --shards");
   if (rank == 0 && !std::filesystem::exists(std::filesystem::path(options.shards) / "index.pt")) {
     const Dataset all = training();
-    kolo::write_samples({all.images, all.labels}, options.shards, kShardsPerRank * ranks, options.seed);
+    kolo::methods::write_samples({all.images, all.labels}, options.shards, kShardsPerRank * ranks,
+                                 options.seed);
   }
   communicator.barrier();
   return std::make_unique<ShardFeed>(options.shards, rank, ranks, batch, options.seed);

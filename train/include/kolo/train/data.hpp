@@ -1,4 +1,4 @@
-// How data reaches the ranks: samplers, files of samples, batches from one rank.
+// How data reaches the ranks: which samples each of them takes.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -7,14 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "kolo/communicator.hpp"
 
 namespace kolo {
 
@@ -95,82 +91,6 @@ class DistributedSampler : public train::SamplerBase {
   int rank_;
   int ranks_;
   DistributedSamplerOptions options_;
-};
-
-/// Writes `samples` (see Batch) as `shards` files of as equal sizes as can be, in an order drawn by `seed`,
-/// into `folder`, which is made where it is missing: shard-0.pt, shard-1.pt, ..., and index.pt, which says
-/// how many samples each has. Throws InvalidArgumentError for tensors of different first dimensions and for
-/// fewer samples than shards, Error that names the file where one cannot be written.
-void write_samples(const Batch& samples, const std::string& folder, std::int64_t shards,
-                   std::uint64_t seed = 0);
-
-/// Settings of a SampleReader. The same on all ranks.
-struct SampleReaderOptions {
-  bool shuffle = true;     ///< the rank's shards, and the samples of each, have a new order in each epoch
-  std::uint64_t seed = 0;  ///< draws the orders, together with the numbers of epoch and shard
-  /// All ranks get the same number of full batches, and what is left over is skipped. False: each rank gets
-  /// all its samples, the last batch may be smaller; see DistributedDataParallelBase::join().
-  bool drop_uneven = true;
-};
-
-/// Reads what write_samples() wrote. Rank r owns the shards r, r + ranks, r + 2 ranks, ..., in every epoch,
-/// so a host needs no other files than index.pt and those of its ranks. Samples never meet those of other
-/// ranks' shards in another way than in the global batch: write many shards of well mixed samples. One shard
-/// is read ahead, by a thread, while the one before is given out; two are in memory. Not thread-safe.
-class SampleReader {
- public:
-  /// Throws InvalidArgumentError unless 0 <= rank < ranks and batch >= 1, and where there are fewer shards
-  /// than ranks; Error that names the file where index.pt cannot be read.
-  SampleReader(const std::string& folder, int rank, int ranks, std::int64_t batch,
-               const SampleReaderOptions& options = {});
-  ~SampleReader();
-  SampleReader(const SampleReader&) = delete;
-  SampleReader& operator=(const SampleReader&) = delete;
-
-  /// Begins that epoch. The first is 0 without it; after an epoch's end next() goes on with the next.
-  void set_epoch(std::uint64_t epoch);
-  /// The epoch that next() reads from, or begins, from 0.
-  std::uint64_t epoch() const noexcept;
-  /// How many batches this rank gets in an epoch; with drop_uneven the same on all ranks, 0 if one rank has
-  /// fewer samples than a batch.
-  std::int64_t batches_per_epoch() const noexcept;
-  /// The next `batch` samples; nothing, once, at the end of an epoch. Throws Error that names the file where
-  /// a shard cannot be read or is not what index.pt says. No sample is lost by that: a further call reads the
-  /// shard again, and throws again or goes on.
-  std::optional<Batch> next();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-/// For data that one rank alone can reach. Rank 0 calls a function for each global batch and scatters it
-/// along its first dimension: of n samples rank r of N gets those from n r / N to n (r + 1) / N. That is done
-/// by a thread, one batch ahead, while the ranks train on the last one, on a communicator of its own. Rank
-/// 0's link carries (N - 1) / N of all data. Not thread-safe.
-class BatchScatter {
- public:
-  /// The next global batch; nothing at the end. Dense CPU tensors of the types that buffer_of() takes. The
-  /// other ranks wait for it no longer than the communicator's timeout.
-  using Source = std::function<std::optional<Batch>()>;
-
-  /// Collective. Rank 0's `source` is called by a thread; other ranks' is not used and may be empty. Throws
-  /// InvalidArgumentError, on all ranks, where rank 0's is empty.
-  BatchScatter(Communicator communicator, Source source);
-  /// Collective, like next(): the first rank that ends ends it for all, and waits until the other ranks have
-  /// asked for a batch or ended too.
-  ~BatchScatter();
-  BatchScatter(const BatchScatter&) = delete;
-  BatchScatter& operator=(const BatchScatter&) = delete;
-
-  /// Collective: this rank's part of the next global batch, which may have no samples; nothing at the end,
-  /// from then on. Throws Error, on all ranks, with what the source threw or what is wrong with the batch, or
-  /// that another rank has ended; and what collectives throw.
-  std::optional<Batch> next();
-
- private:
-  class Thread;
-  std::unique_ptr<Thread> thread_;
 };
 
 }  // namespace kolo

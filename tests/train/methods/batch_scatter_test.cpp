@@ -1,5 +1,5 @@
 // BatchScatter: the parts of all ranks are the batch, and all ranks end together.
-#include "kolo/train/data.hpp"
+#include "methods/batch_scatter.hpp"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
@@ -15,6 +15,8 @@
 
 namespace kolo::test::data {
 namespace {
+
+using namespace methods;
 
 /// Batches of `sizes` samples, numbered from 0 on; then the end.
 BatchScatter::Source batches_of(std::vector<std::int64_t> sizes) {

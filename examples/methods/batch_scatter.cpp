@@ -1,4 +1,4 @@
-#include "kolo/train/data.hpp"
+#include "methods/batch_scatter.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
-#include <cstring>
 #include <exception>
+#include <istream>
 #include <mutex>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,22 +18,10 @@
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
-#include "libtorch/samples.hpp"
-#include "ranks/agreement.hpp"
-#include "ranks/failure.hpp"
+#include "methods/sample_reader.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 namespace {
-
-/// What rank 0 tells of a batch before its bytes come: a type and a shape a tensor. Empty: the end.
-std::string header_of(const Batch& batch) {
-  std::vector<std::int64_t> numbers;
-  for (const at::Tensor& tensor : batch) {
-    numbers.insert(numbers.end(), {static_cast<std::int64_t>(tensor.scalar_type()), tensor.dim()});
-    for (const std::int64_t size : tensor.sizes()) numbers.push_back(size);
-  }
-  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::int64_t)};
-}
 
 std::int64_t first_row(std::int64_t samples, int rank, int ranks) {
   return samples * rank / ranks;
@@ -40,7 +29,7 @@ std::int64_t first_row(std::int64_t samples, int rank, int ranks) {
 
 /// Throws InvalidArgumentError for what cannot be scattered; else the same in one piece.
 Batch require_batch(const Batch& batch) {
-  train::samples_of(batch);
+  samples_of(batch);
   Batch result;
   for (const at::Tensor& tensor : batch) {
     result.push_back(tensor.detach().contiguous());
@@ -94,14 +83,22 @@ class BatchScatter::Thread {
         batch_ = std::move(batch);
         changed_.notify_all();
       }
-    } catch (...) {
-      const std::exception_ptr error = train::tell_others(communicator_);
-      const std::lock_guard lock(mutex_);
-      error_ = error;
+    } catch (const Error&) {  // which all ranks get
+      fail();
+    } catch (const std::exception& error) {
+      const std::string reason = error.what();
+      static_cast<void>(problem_of([&] { communicator_.abort(reason); }));
+      fail();
     }
     const std::lock_guard lock(mutex_);
     is_over_ = true;
     changed_.notify_all();
+  }
+
+  /// In a handler of exceptions.
+  void fail() {
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
   }
 
   /// A rank that ends is not missed in the middle of a batch. Throws Error where another one does.
@@ -118,19 +115,28 @@ class BatchScatter::Thread {
     const c10::NoGradGuard no_grad;
     Batch whole;
     std::string problem;
-    if (communicator_.rank() == 0) {
-      problem = problem_of([&] {
-        if (const auto batch = source_()) whole = require_batch(*batch);
-      });
+    std::vector<std::int64_t> numbers;  // type, dimensions and sizes of each tensor; none: the end
+    broadcast_object(
+        [&](std::ostream& to) {
+          problem = problem_of([&] {
+            if (const auto batch = source_()) whole = require_batch(*batch);
+          });
+          for (const at::Tensor& tensor : whole) {
+            numbers.insert(numbers.end(), {static_cast<std::int64_t>(tensor.scalar_type()), tensor.dim()});
+            numbers.insert(numbers.end(), tensor.sizes().begin(), tensor.sizes().end());
+          }
+          to << problem << '\0';
+          for (const std::int64_t number : numbers) to << number << ' ';
+        },
+        [&](std::istream& from) {
+          std::getline(from, problem, '\0');
+          for (std::int64_t number; from >> number;) numbers.push_back(number);
+        },
+        communicator_);
+    if (!problem.empty()) {
+      throw Error("rank 0 has no batch to scatter: " + problem, {.peer = 0, .collective = "BatchScatter"});
     }
-    if (const auto complaint = train::first_complaint(communicator_, problem)) {
-      throw Error("rank 0 has no batch to scatter: " + complaint->text,
-                  {.peer = 0, .collective = "BatchScatter"});
-    }
-    const std::string header = train::text_from(communicator_, header_of(whole), 0);
-    if (header.empty()) return {};
-    std::vector<std::int64_t> numbers(header.size() / sizeof(std::int64_t));
-    std::memcpy(numbers.data(), header.data(), header.size());
+    if (numbers.empty()) return {};
     Batch mine;
     std::vector<TensorWork> works;
     for (std::size_t at = 0; at < numbers.size(); at += 2 + static_cast<std::size_t>(numbers[at + 1])) {
@@ -182,4 +188,4 @@ std::optional<Batch> BatchScatter::next() {
   return thread_->take();
 }
 
-}  // namespace kolo
+}  // namespace kolo::methods

@@ -1,5 +1,5 @@
 // Shards: all samples, each on one rank, in orders that depend on seed and epoch alone.
-#include "kolo/train/data.hpp"
+#include "methods/sample_reader.hpp"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -17,6 +17,8 @@
 
 namespace kolo::test::data {
 namespace {
+
+using namespace methods;
 
 class Shards : public testing::Test {
  protected:

@@ -1,4 +1,4 @@
-#include "kolo/train/data.hpp"
+#include "methods/sample_reader.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -9,11 +9,9 @@
 #include <future>
 #include <vector>
 
-#include "data/shuffle.hpp"
 #include "kolo/error.hpp"
-#include "libtorch/samples.hpp"
 
-namespace kolo {
+namespace kolo::methods {
 namespace {
 
 std::string shard_path(const std::string& folder, std::int64_t shard) {
@@ -42,11 +40,28 @@ Batch rows_of(const Batch& samples, const std::vector<std::int64_t>& rows) {
   return selected;
 }
 
+/// 0 to count - 1, in an order of their own.
+std::vector<std::int64_t> shuffled(std::int64_t count, std::uint64_t seed, std::uint64_t epoch) {
+  DistributedSampler all(count, 0, 1, {.seed = seed});
+  all.set_epoch(epoch);
+  return all.indices();
+}
+
 }  // namespace
+
+std::int64_t samples_of(const Batch& batch) {
+  if (batch.empty()) throw InvalidArgumentError("a batch has no tensors", {});
+  const auto is_alike = [&](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.dim() > 0 && tensor.size(0) == batch[0].size(0);
+  };
+  if (!std::ranges::all_of(batch, is_alike))
+    throw InvalidArgumentError("the tensors of a batch differ in their first dimension, the samples", {});
+  return batch[0].size(0);
+}
 
 void write_samples(const Batch& samples, const std::string& folder, std::int64_t shards, std::uint64_t seed) {
   const c10::NoGradGuard no_grad;
-  const std::int64_t count = train::samples_of(samples);
+  const std::int64_t count = samples_of(samples);
   if (shards < 1 || shards > count) {
     throw InvalidArgumentError("write_samples: " + std::to_string(count) + " samples do not fill " +
                                    std::to_string(shards) + " shards",
@@ -55,7 +70,7 @@ void write_samples(const Batch& samples, const std::string& folder, std::int64_t
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw Error("cannot make " + folder + ": " + error.message(), {});
-  const std::vector<std::int64_t> order = train::shuffled(count, seed, 0);
+  const std::vector<std::int64_t> order = shuffled(count, seed, 0);
   std::vector<std::int64_t> sizes;
   for (std::int64_t shard = 0; shard < shards; ++shard) {
     const auto begin = order.begin() + count * shard / shards,
@@ -100,7 +115,7 @@ struct SampleReader::State {
       if (!options.shuffle) return samples;
       // Shards of one size must not all be in the same order.
       return rows_of(samples,
-                     train::shuffled(expected, options.seed + static_cast<std::uint64_t>(shard), its_epoch));
+                     shuffled(expected, options.seed + static_cast<std::uint64_t>(shard), its_epoch));
     });
   }
 
@@ -108,7 +123,11 @@ struct SampleReader::State {
     if (ahead.valid()) ahead.wait();  // of an epoch that was given up
     ahead = {};
     order = mine;
-    if (options.shuffle) train::shuffle(order, options.seed, epoch);
+    if (options.shuffle) {
+      std::ranges::transform(shuffled(static_cast<std::int64_t>(mine.size()), options.seed, epoch),
+                             order.begin(),
+                             [this](std::int64_t i) { return mine[static_cast<std::size_t>(i)]; });
+    }
     to_read = 0;
     current.clear();
     position = given = 0;
@@ -200,4 +219,4 @@ std::optional<Batch> SampleReader::next() {
   return batch;
 }
 
-}  // namespace kolo
+}  // namespace kolo::methods
