@@ -17,6 +17,7 @@
 #include "kolo/train/local.hpp"
 #include "kolo/train/precision.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
+#include "support/temporary_folder.hpp"
 #include "train/composition/wrappers.hpp"
 #include "train/hybrid/layers.hpp"
 #include "train/support/models.hpp"
@@ -32,40 +33,44 @@ struct Row {
 
 const std::map<std::string, Row> kTable = {
     {"ddp",
-     {{"amp", "frozen", "no_sync", "hook", "wire", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
+     {{"amp", "frozen", "no_sync", "hook", "wire", "loss_scale", "clip", "recompute", "checkpoint", "tied",
+       "unused"},
+      {}}},
     {"ddp, overlap_forward",
-     {{"amp", "frozen", "no_sync", "wire", "recompute", "tied"},
+     {{"amp", "frozen", "no_sync", "wire", "recompute", "checkpoint", "tied"},
       {{"hook", "the options hook and overlap_forward exclude each other"},
        {"loss_scale", "loss scaling and overlap_forward exclude each other"},
        {"clip", "a norm over all gradients and overlap_forward exclude each other"},
        {"unused", "the options find_unused_parameters and overlap_forward exclude each other"}}}},
     {"shards: state",
-     {{"amp", "gather_type", "frozen", "no_sync", "hook", "loss_scale", "clip", "recompute", "tied",
-       "unused"},
+     {{"amp", "gather_type", "frozen", "no_sync", "hook", "loss_scale", "clip", "recompute", "checkpoint",
+       "tied", "unused"},
       {{"top_k", "cannot average gradients in shards"}}}},
     {"shards: gradients",
-     {{"amp", "gather_type", "frozen", "no_sync", "hook", "loss_scale", "clip", "recompute", "tied",
-       "unused"},
+     {{"amp", "gather_type", "frozen", "no_sync", "hook", "loss_scale", "clip", "recompute", "checkpoint",
+       "tied", "unused"},
       {{"top_k", "cannot average gradients in shards"}}}},
     {"shards: parameters",
-     {{"amp", "gather_type", "frozen", "no_sync", "hook", "loss_scale", "clip", "recompute", "tied",
-       "unused"},
+     {{"amp", "gather_type", "frozen", "no_sync", "hook", "loss_scale", "clip", "recompute", "checkpoint",
+       "tied", "unused"},
       {{"top_k", "cannot average gradients in shards"}}}},
     {"shards x data",
-     {{"amp", "gather_type", "frozen", "no_sync", "hook", "loss_scale", "clip", "recompute", "tied",
-       "unused"},
+     {{"amp", "gather_type", "frozen", "no_sync", "hook", "loss_scale", "clip", "recompute", "checkpoint",
+       "tied", "unused"},
       {}}},
     {"pipeline",
-     {{"amp", "frozen", "loss_scale", "clip", "recompute", "tied", "unused"},
+     {{"amp", "frozen", "loss_scale", "clip", "recompute", "checkpoint", "tied", "unused"},
       {{"no_sync", "all micro-batches"}}}},
     {"pipeline of shards",
-     {{"amp", "frozen", "loss_scale", "clip", "recompute", "tied", "unused"},
+     {{"amp", "frozen", "loss_scale", "clip", "recompute", "checkpoint", "tied", "unused"},
       {{"no_sync", "all micro-batches"},
        {"tie", "which is in shards of a ShardedDataParallel: tie layers of one stage"}}}},
     {"tensor in ddp",
-     {{"amp", "frozen", "no_sync", "hook", "wire", "loss_scale", "clip", "recompute", "tied", "unused"}, {}}},
-    {"DelayedAverages", {{"amp", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
-    {"ModelAverager", {{"amp", "frozen", "clip", "recompute", "tied", "unused"}, {}}},
+     {{"amp", "frozen", "no_sync", "hook", "wire", "loss_scale", "clip", "recompute", "checkpoint", "tied",
+       "unused"},
+      {}}},
+    {"DelayedAverages", {{"amp", "frozen", "clip", "recompute", "checkpoint", "tied", "unused"}, {}}},
+    {"ModelAverager", {{"amp", "frozen", "clip", "recompute", "checkpoint", "tied", "unused"}, {}}},
 };
 
 double largest_difference(const Whole& some, const Whole& others) {
@@ -84,14 +89,15 @@ const std::pair<Whole, Whole>& one_process(const Features& features, bool is_lat
   if (before.empty()) {
     run_all(1, [&, &before = before, &after = after](Communicator& communicator) {
       before = initial_values(communicator, features);
-      Trainer trainer = alone(communicator, features, is_late);
-      after = train(trainer, features);
+      const TemporaryFolder folder;
+      after = train([&] { return alone(communicator, features, is_late); }, features, communicator,
+                    folder / "run");
     });
   }
   return known[{features, is_late}];
 }
 
-void expect_to_train(const Wrapper& wrapper, const std::string& feature) {
+void expect_to_train(const Wrapper& wrapper, const std::string& feature, const std::string& cell) {
   const Features features{feature};
   const auto& [before, after] = one_process(features, wrapper.is_late);
   const double way = largest_difference(after, before);
@@ -99,14 +105,18 @@ void expect_to_train(const Wrapper& wrapper, const std::string& feature) {
   if (feature == "clip" || feature == "frozen" || feature == "no_sync") {
     ASSERT_GT(largest_difference(after, one_process({}, wrapper.is_late).second), 1e-3);
   }
+  if (feature == "checkpoint" && !wrapper.is_late) {
+    ASSERT_EQ(largest_difference(after, one_process({}, false).second), 0);
+  }
+  const TemporaryFolder folder;
   const bool is_rounded =
       feature == "amp" || feature == "gather_type" || feature == "hook" || feature == "wire";
   run_all(wrapper.ranks, [&, &before = before, &after = after](Communicator& communicator) {
     at::set_num_threads(1);
-    Trainer trainer = wrapper.make(communicator, features, before);
-    const Whole values = train(trainer, features);
+    const auto make = [&] { return wrapper.make(communicator, features, before); };
+    const Whole values = train(make, features, communicator, folder / "run");
     EXPECT_FALSE(values.empty());
-    EXPECT_LT(largest_difference(values, after), is_rounded ? 0.05 * way : 1e-10);
+    EXPECT_LT(largest_difference(values, after), is_rounded ? 0.05 * way : 1e-10) << cell;
   });
 }
 
@@ -115,8 +125,7 @@ TEST(Composition, EachCellTrainsAsOneProcessOrIsRefused) {
   for (const auto& [name, row] : kTable) {
     const Wrapper& wrapper = wrappers().at(name);
     for (const std::string& feature : row.trains) {
-      SCOPED_TRACE(name + " with " + feature);
-      expect_to_train(wrapper, feature);
+      expect_to_train(wrapper, feature, name + " with " + feature);
     }
     for (const auto& [feature, text] : row.refused) {
       const auto& before = one_process({feature}, wrapper.is_late).first;

@@ -130,6 +130,12 @@ Trainer in_ddp(Grid& grid, const Features& features, const Whole& initial, bool 
   trainer.placed = parallel->placed();
   if (overlaps && features.contains("clip")) clip_gradients(trainer.placed, kMaxNorm);
   trainer.makes_steps = overlaps;
+  if (!overlaps) return trainer;
+  trainer.add_to = [parallel](Checkpoint& checkpoint, torch::optim::Optimizer&) {
+    int number = 0;
+    for (torch::optim::Optimizer* optimizer : parallel->optimizers())
+      checkpoint.add("optimizer of a bucket " + std::to_string(number++), *optimizer);
+  };
   return trainer;
 }
 
@@ -198,6 +204,9 @@ Trainer with_model_averager(Grid& grid, const Features& features, const Whole& i
   auto averager = std::make_shared<ModelAverager>(*model, grid.data(), ModelAveragerOptions{.period = 1});
   Trainer trainer = with_layers(model, features, grid.tensor());
   trainer.after_step = [averager] { averager->step(); };
+  trainer.add_to = [averager](Checkpoint& checkpoint, torch::optim::Optimizer& optimizer) {
+    checkpoint.add("averager", *averager).add_own("optimizer", optimizer);
+  };
   if (features.contains("clip"))
     trainer.parts = 1;  // each rank clips what it has: with equal batches as one process
   return trainer;
@@ -270,37 +279,60 @@ Whole initial_values(Communicator& group_of_one, const Features& features) {
   return gather_whole_parameters(alone(group_of_one, features, false).placed);
 }
 
-Whole train(Trainer& trainer, const Features& features) {
-  torch::optim::SGD optimizer(trainer.parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
-  const at::ScalarType type = trainer.parameters[0].scalar_type();
+Whole train(const std::function<Trainer()>& make, const Features& features, Communicator& communicator,
+            const std::string& folder) {
+  std::optional<Trainer> trainer;
+  std::optional<torch::optim::SGD> optimizer;
+  const auto begin = [&] {
+    trainer = make();
+    optimizer.emplace(trainer->parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
+  };
   const auto step = [&] {
-    if (trainer.makes_steps) return;
-    for (const at::Tensor& parameter : trainer.parameters) {
+    if (trainer->makes_steps) return;
+    for (const at::Tensor& parameter : trainer->parameters) {
       if (features.contains("loss_scale") && parameter.grad().defined())
         parameter.mutable_grad().div_(kLossScale);
     }
-    if (features.contains("clip")) clip_gradients(trainer.placed, kMaxNorm);
-    optimizer.step();
+    if (features.contains("clip")) clip_gradients(trainer->placed, kMaxNorm);
+    optimizer->step();
   };
-  const std::int64_t rows = kBatch / trainer.parts;
+  const auto go_on_from_checkpoint = [&] {
+    if (trainer->finish()) step();
+    for (const bool loads : {false, true}) {
+      if (loads) begin();
+      Checkpoint checkpoint;
+      checkpoint.add("model", trainer->placed);
+      trainer->add_to(checkpoint, *optimizer);
+      if (loads) {
+        checkpoint.load(folder, communicator);
+      } else {
+        checkpoint.save(folder, 1, communicator);
+        checkpoint.wait();
+      }
+    }
+  };
+  begin();
+  const at::ScalarType type = trainer->parameters[0].scalar_type();
+  const std::int64_t rows = kBatch / trainer->parts;
   for (int number = 0; number < kSteps; ++number) {
+    if (number == kSteps / 2 && features.contains("checkpoint")) go_on_from_checkpoint();
     const auto part = [&](std::int64_t columns, double seed) {
-      return numbers(kBatch, columns, seed).to(type).narrow(0, rows * trainer.part, rows);
+      return numbers(kBatch, columns, seed).to(type).narrow(0, rows * trainer->part, rows);
     };
-    optimizer.zero_grad();
+    optimizer->zero_grad();
     const at::Tensor input = part(hybrid::kInputs, 31 * number),
                      target = part(hybrid::kOutputs, 17 * number + 5);
     if (features.contains("no_sync")) {
       std::optional<ParallelModel::NoSync> local;
-      if (trainer.model) local.emplace(*trainer.model);
-      trainer.backward(input, target);
+      if (trainer->model) local.emplace(*trainer->model);
+      trainer->backward(input, target);
     }
-    trainer.backward(input, target);
-    if (trainer.before_step()) step();
-    trainer.after_step();
+    trainer->backward(input, target);
+    if (trainer->before_step()) step();
+    trainer->after_step();
   }
-  if (trainer.finish()) step();
-  return gather_whole_parameters(trainer.placed);
+  if (trainer->finish()) step();
+  return gather_whole_parameters(trainer->placed);
 }
 
 }  // namespace kolo::test::composition

@@ -4,6 +4,7 @@
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <torch/optim/optimizer.h>
 
 #include <functional>
 #include <map>
@@ -13,12 +14,13 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
+#include "kolo/train/checkpoint.hpp"
 #include "kolo/train/parallel_model.hpp"
 
 namespace kolo::test::composition {
 
-/// "amp", "frozen", "clip", "unused", "tied", "recompute", ...: what a cell of the table combines with a
-/// wrapper.
+/// "amp", "frozen", "clip", "unused", "tied", "recompute", "checkpoint", ...: what a cell of the table
+/// combines with a wrapper.
 using Features = std::set<std::string>;
 using Whole = std::map<std::string, at::Tensor>;  ///< parameters of the whole model, by name
 
@@ -37,6 +39,11 @@ struct Trainer {
   std::function<void()> after_step = [] {};
   std::function<bool()> finish = [] { return false; };  ///< whether one more step follows the last
   bool makes_steps = false;                             ///< itself
+  /// What a checkpoint has beside the parameters.
+  std::function<void(Checkpoint&, torch::optim::Optimizer&)> add_to = [](Checkpoint& checkpoint,
+                                                                         torch::optim::Optimizer& optimizer) {
+    checkpoint.add("optimizer", optimizer);
+  };
 };
 
 /// The ways, by their names in the table.
@@ -53,7 +60,9 @@ Trainer alone(Communicator& group_of_one, const Features& features, bool is_late
 /// The initial values, which all ways start from.
 Whole initial_values(Communicator& group_of_one, const Features& features);
 
-/// The parameters after four steps of SGD with momentum.
-Whole train(Trainer& trainer, const Features& features);
+/// The parameters after four steps of SGD with momentum. With "checkpoint" the last two are those of a second
+/// trainer, which loads from the folder what the first one has saved there.
+Whole train(const std::function<Trainer()>& make, const Features& features, Communicator& communicator,
+            const std::string& folder);
 
 }  // namespace kolo::test::composition
