@@ -9,6 +9,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
+#include "ranks/holders.hpp"
 #include "ranks/model.hpp"
 
 namespace kolo {
@@ -55,6 +56,11 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
 void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator) {
   const c10::NoGradGuard no_grad;
   for (const at::Tensor& parameter : parameters) {
+    if (train::shard_of(parameter)) {
+      throw InvalidArgumentError("average_gradients(): a tensor of shape " + c10::str(parameter.sizes()) +
+                                     " is in shards of a ShardedDataParallel, which averages by itself",
+                                 {});
+    }
     if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
     require_collective(parameter.grad());
   }

@@ -1,8 +1,12 @@
 // average_gradients(): gradients that no wrapper averages.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+
+#include <string>
 
 #include "kolo/train/averages.hpp"
+#include "kolo/train/sharded_data_parallel.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
@@ -28,6 +32,22 @@ TEST(AverageGradients, RefusesWhatCannotBeAveraged) {
     at::Tensor flags = at::zeros({2});
     flags.mutable_grad() = at::sparse_coo_tensor(at::zeros({1, 1}, at::kLong), at::ones({1}), {2});
     EXPECT_THROW(average_gradients({flags}, communicator), InvalidArgumentError);
+  });
+}
+
+TEST(AverageGradients, RefusesParametersInShards) {
+  run_all(2, [](Communicator& communicator) {
+    const torch::nn::Linear layer(4, 4);
+    const ShardedDataParallel<torch::nn::LinearImpl> shards(layer, communicator);
+    try {
+      average_gradients(layer->parameters(), communicator);
+      ADD_FAILURE() << "zeros were averaged";
+    } catch (const InvalidArgumentError& error) {
+      EXPECT_NE(
+          std::string(error.what()).find("in shards of a ShardedDataParallel, which averages by itself"),
+          std::string::npos)
+          << error.what();
+    }
   });
 }
 

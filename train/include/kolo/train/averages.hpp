@@ -49,7 +49,7 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
 /// over. A parameter without a gradient counts as zero and has one afterwards. Every rank passes tensors of
 /// the same types and sizes, in one order; MismatchError on all ranks tells where they differ. Throws
 /// InvalidArgumentError, on that rank before any byte moves, for a gradient that is no dense CPU tensor of
-/// numbers that can be averaged.
+/// numbers that can be averaged, and for a parameter that is in shards.
 void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator);
 
 /// Collective: all ranks get the root's parameters and buffers, in place. It may be wrapped by

@@ -57,7 +57,8 @@ struct ShardedDataParallelOptions {
   /// Averages gradients of float32 in place of a reduce_scatter: one that can_scatter(). Over `data` averages
   /// travel as they are.
   std::shared_ptr<GradientHook> hook = {};
-  /// Copy rank 0's buffers (of batch normalization, say) to all ranks at the end of each backward().
+  /// Copy rank 0's buffers (of batch normalization, say) to all ranks of the communicator, those of `data`
+  /// not among them, at the end of each backward().
   bool broadcast_buffers = true;
   /// The ranks that have one copy of the model between them, where that is more than the communicator of the
   /// shards: Grid::replica(). Their construction of the wrapper is collective, too.
