@@ -1,4 +1,5 @@
-// Backoff: what a rank does between two polls of what it waits for. All constants of waiting are here.
+// Backoff: what a rank does between two polls of what it waits for. All constants of waiting are here, except
+// those of the progress thread, which waits for callers (driver.cpp).
 #pragma once
 
 #include <algorithm>
