@@ -1,44 +1,59 @@
-#include "compression/compressed_average.hpp"
-
+// CompressedAverage: the gradient hook over any Codec.
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
-#include "compression/numbers.hpp"
+#include "compression/codec.hpp"
+#include "compression/keeping_hook.hpp"
+#include "compression/options.hpp"
 
-namespace kolo::train {
+namespace kolo {
+namespace train {
+namespace {
 
-CompressedAverage::CompressedAverage(std::unique_ptr<Codec> codec, bool has_feedback,
-                                     std::uint64_t start_after_steps)
-    : codec_(std::move(codec)), has_feedback_(has_feedback), start_after_steps_(start_after_steps) {}
+/// Every rank owns a part of the bucket. It gets the other ranks' gradients there, encoded (all_to_all), adds
+/// them in float32 in the order of the ranks, its own as they are, and gives the average, encoded, to all
+/// (all_gather): H. Tang et al., "1-bit Adam", ICML 2021, section 4.2 ("compressed_allreduce"). With feedback
+/// each rank keeps what its encoding has left out: of its gradients in the other ranks' parts, and of the
+/// average in its own part, where it counts as many times as there are ranks. A rank without data leaves the
+/// former alone and goes on with the latter, as the other ranks need its averages.
+class CompressedAverage final : public KeepingHook {
+ public:
+  explicit CompressedAverage(const CompressedOptions& options);
 
-std::string CompressedAverage::describe() const {
-  return std::string(codec_->name()) + ":feedback=" + (has_feedback_ ? "1" : "0") +
-         ":start_after_steps=" + std::to_string(start_after_steps_);
-}
-
-HookState CompressedAverage::state() const {
-  HookState state;
-  feedback_.save(state, kPrefix);
-  if (start_after_steps_ > 0) save_count(state, kSteps, steps_);
-  return state;
-}
-
-void CompressedAverage::set_state(const HookState& state) {
-  HookState rest = state;
-  const std::uint64_t steps = start_after_steps_ > 0 ? take_count(rest, kSteps) : 0;
-  if (has_feedback_) {
-    feedback_.load(rest, kPrefix);
-  } else {
-    GradientHook::set_state(rest);
+  std::string describe() const override { return specification_of(std::string(codec_->name()), options_); }
+  using GradientHook::check;
+  void check(std::span<const GradientPart> parameters) const override {
+    if (options_.feedback) kinds_[0].check(parameters);
   }
-  steps_ = steps;
-}
+  void average(const GradientBucket& bucket, Communicator& communicator) override;
+  /// The first half of average(): each part of `counts` is encoded for itself, and averages are not.
+  bool can_scatter() const override { return true; }
+  void scatter(const GradientBucket& bucket, std::span<const std::uint64_t> counts,
+               Communicator& communicator) override;
 
-void CompressedAverage::end_step(bool keep) {
-  feedback_.end_step(keep);
-  if (keep) ++steps_;
-}
+ private:
+  std::span<float> part_of(int rank, std::span<float> numbers) const;
+  void add_feedback(const GradientBucket& bucket, std::span<const float> mine);
+  void keep_feedback(const GradientBucket& bucket);
+  void sum_up(const GradientBucket& bucket, Communicator& communicator);
+  void give(Communicator& communicator, std::span<float> result);
+
+  const CompressedOptions options_;
+  const std::unique_ptr<Codec> codec_;
+  // Of one bucket; kept for the next one.
+  std::vector<std::size_t> ends_;  ///< of the ranks' parts
+  std::vector<float> sent_;        ///< gradients with feedback, then what encoding left out of them
+  std::vector<float> decoded_;
+  std::vector<std::byte> outgoing_;
+  std::vector<std::byte> incoming_;
+  std::vector<std::uint64_t> send_bytes_;
+  std::vector<std::uint64_t> receive_bytes_;
+};
+
+CompressedAverage::CompressedAverage(const CompressedOptions& options)
+    : KeepingHook(options.feedback ? Prefixes{"left out of "} : Prefixes{}, options.start_after_steps > 0),
+      options_(options),
+      codec_(make_codec(options.format)) {}
 
 std::span<float> CompressedAverage::part_of(int rank, std::span<float> numbers) const {
   const auto r = static_cast<std::size_t>(rank);
@@ -48,7 +63,7 @@ std::span<float> CompressedAverage::part_of(int rank, std::span<float> numbers) 
 
 void CompressedAverage::average(const GradientBucket& bucket, Communicator& communicator) {
   if (communicator.size() == 1) return;
-  if (steps_ < start_after_steps_) {
+  if (steps_ < options_.start_after_steps) {
     communicator.all_reduce(Buffer(bucket.gradients), ReduceOp::average, {.wire = Wire::native});
     return;
   }
@@ -60,7 +75,7 @@ void CompressedAverage::average(const GradientBucket& bucket, Communicator& comm
   for (std::size_t r = 1; r <= ranks; ++r) ends_.push_back(std::min(numbers, blocks * r / ranks * block));
   sum_up(bucket, communicator);
   give(communicator, bucket.gradients);
-  if (has_feedback_) keep_feedback(bucket);
+  if (options_.feedback) keep_feedback(bucket);
 }
 
 void CompressedAverage::scatter(const GradientBucket& bucket, std::span<const std::uint64_t> counts,
@@ -68,7 +83,7 @@ void CompressedAverage::scatter(const GradientBucket& bucket, std::span<const st
   if (communicator.size() == 1) return;
   ends_.resize(counts.size());
   std::partial_sum(counts.begin(), counts.end(), ends_.begin());
-  if (steps_ < start_after_steps_) {
+  if (steps_ < options_.start_after_steps) {
     const std::span<float> mine = part_of(communicator.rank(), bucket.gradients);
     decoded_.resize(mine.size());
     communicator.reduce_scatter(ConstBuffer(bucket.gradients), Buffer(decoded_), ReduceOp::average, counts,
@@ -77,7 +92,7 @@ void CompressedAverage::scatter(const GradientBucket& bucket, std::span<const st
     return;
   }
   sum_up(bucket, communicator);
-  if (!has_feedback_) return;
+  if (!options_.feedback) return;
   std::ranges::fill(part_of(communicator.rank(), sent_), 0.0f);  // nothing was left out
   keep_feedback(bucket);
 }
@@ -88,8 +103,8 @@ void CompressedAverage::add_feedback(const GradientBucket& bucket, std::span<con
   const std::size_t begin = bucket.contributes ? 0 : my_begin;
   const std::size_t end = bucket.contributes ? sent_.size() : my_begin + mine.size();
   for (const GradientPart& part : bucket.parts) {
-    const auto kept = feedback_.kept(part.name, part.count);
-    const auto pending = feedback_.pending(part.name, part.count);
+    const auto kept = kinds_[0].kept(part.name, part.count);
+    const auto pending = kinds_[0].pending(part.name, part.count);
     const auto within = [&](std::size_t at) {
       return std::clamp<std::size_t>(at, part.offset, part.offset + part.count) - part.offset;
     };
@@ -104,7 +119,7 @@ void CompressedAverage::add_feedback(const GradientBucket& bucket, std::span<con
 void CompressedAverage::keep_feedback(const GradientBucket& bucket) {
   const float unscale = 1 / bucket.loss_scale;
   for (const GradientPart& part : bucket.parts) {
-    const auto pending = feedback_.pending(part.name, part.count);
+    const auto pending = kinds_[0].pending(part.name, part.count);
     for (std::size_t i = 0; i < part.count; ++i) pending[i] += unscale * sent_[part.offset + i];
   }
 }
@@ -116,7 +131,7 @@ void CompressedAverage::sum_up(const GradientBucket& bucket, Communicator& commu
   sent_.assign(bucket.gradients.begin(), bucket.gradients.end());
   const std::span<float> sent = sent_;
   const std::span<float> mine = part_of(me, sent);
-  if (has_feedback_) add_feedback(bucket, mine);
+  if (options_.feedback) add_feedback(bucket, mine);
   const std::size_t my_bytes = codec_->bytes_for(mine.size());
   decoded_.resize(sent.size());
 
@@ -136,7 +151,7 @@ void CompressedAverage::sum_up(const GradientBucket& bucket, Communicator& commu
     if (r == me) continue;
     const std::span<float> part = part_of(r, sent);
     codec_->encode(part, out);
-    if (has_feedback_) {
+    if (options_.feedback) {
       const std::span<float> decoded = part_of(r, decoded_);
       codec_->decode(out, decoded);
       for (std::size_t i = 0; i < part.size(); ++i) part[i] -= decoded[i];
@@ -179,7 +194,7 @@ void CompressedAverage::give(Communicator& communicator, std::span<float> result
   codec_->encode(sum, outgoing_.data());
   communicator.all_gather(ConstBuffer(outgoing_.data(), my_bytes, DType::uint8),
                           Buffer(incoming_.data(), bytes, DType::uint8), receive_bytes_);
-  if (has_feedback_) {
+  if (options_.feedback) {
     const std::span<float> mine = part_of(me, sent_), decoded = part_of(me, decoded_);
     codec_->decode(outgoing_.data(), decoded);
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>(ranks) * (sum[i] - decoded[i]);
@@ -191,4 +206,11 @@ void CompressedAverage::give(Communicator& communicator, std::span<float> result
   }
 }
 
-}  // namespace kolo::train
+}  // namespace
+}  // namespace train
+
+std::shared_ptr<GradientHook> make_compressed_hook(const CompressedOptions& options) {
+  return std::make_shared<train::CompressedAverage>(options);
+}
+
+}  // namespace kolo

@@ -6,17 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "compression/feedback.hpp"
+#include "compression/keeping_hook.hpp"
 #include "compression/low_rank.hpp"
-#include "compression/numbers.hpp"
+#include "compression/options.hpp"
 #include "kolo/error.hpp"
-#include "kolo/train/hooks.hpp"
 
 namespace kolo {
 namespace train {
 namespace {
-
-constexpr std::string_view kLeftOut = "left out of ", kRightFactors = "right factor of ", kSteps = "steps";
 
 struct Size {
   std::uint64_t rows, columns;
@@ -52,18 +49,15 @@ float random_number(std::uint64_t seed, std::uint64_t index) {
 /// the last one ended, with error feedback. A parameter is a matrix of its first dimension by all others.
 /// Where (rows + columns) rank > rows columns / 2 it travels as it is, as vectors do. A bucket takes two
 /// all_reduces: of the left factors and of what travels as it is, then of the right factors.
-class PowerSgd final : public GradientHook {
+class PowerSgd final : public KeepingHook {
  public:
   /// Throws InvalidArgumentError for options out of their range.
   explicit PowerSgd(const PowerSgdOptions& options);
 
-  std::string describe() const override;
+  std::string describe() const override { return specification_of("power_sgd", options_); }
   void check(std::span<const GradientPart> parameters) const override;
   using GradientHook::check;
   void average(const GradientBucket& bucket, Communicator& communicator) override;
-  void end_step(bool keep) override;
-  HookState state() const override;
-  void set_state(const HookState& state) override;
 
  private:
   /// A parameter that travels as two factors.
@@ -83,9 +77,8 @@ class PowerSgd final : public GradientHook {
   void start_right_factor(const std::string& parameter, const Vectors& factor);
 
   PowerSgdOptions options_;
-  std::uint64_t steps_ = 0;
-  Feedback left_out_;
-  Feedback right_factors_;
+  Feedback& left_out_ = kinds_[0];
+  Feedback& right_factors_ = kinds_[1];
   // Of one bucket; kept for the next one.
   std::vector<Matrix> matrices_;
   std::vector<Whole> whole_;
@@ -95,16 +88,10 @@ class PowerSgd final : public GradientHook {
   std::vector<float> average_right_;
 };
 
-PowerSgd::PowerSgd(const PowerSgdOptions& options) : options_(options) {
+PowerSgd::PowerSgd(const PowerSgdOptions& options)
+    : KeepingHook({"left out of ", "right factor of "}), options_(options) {
   if (options.rank < 1)
     throw InvalidArgumentError("power_sgd: a rank of " + std::to_string(options.rank) + " is below 1", {});
-}
-
-std::string PowerSgd::describe() const {
-  return "power_sgd:rank=" + std::to_string(options_.rank) +
-         ":start_after_steps=" + std::to_string(options_.start_after_steps) +
-         ":seed=" + std::to_string(options_.seed) + ":feedback=" + (options_.feedback ? "1" : "0") +
-         ":warm_start=" + (options_.warm_start ? "1" : "0");
 }
 
 void PowerSgd::check(std::span<const GradientPart> parameters) const {
@@ -217,29 +204,6 @@ void PowerSgd::average(const GradientBucket& bucket, Communicator& communicator)
     // the same sum over the ranks, unless a rank without data has a part in the average and keeps nothing.
     if (has_feedback) subtract_product(matrix.left, matrix.right, matrix.gradient);
   }
-}
-
-void PowerSgd::end_step(bool keep) {
-  left_out_.end_step(keep);
-  right_factors_.end_step(keep);
-  if (keep) ++steps_;
-}
-
-HookState PowerSgd::state() const {
-  HookState state;
-  left_out_.save(state, kLeftOut);
-  right_factors_.save(state, kRightFactors);
-  save_count(state, kSteps, steps_);
-  return state;
-}
-
-void PowerSgd::set_state(const HookState& state) {
-  HookState rest = state;
-  const std::uint64_t steps = take_count(rest, kSteps);
-  const HookState right_factors = take_prefixed(rest, kRightFactors);
-  left_out_.load(rest, kLeftOut);
-  right_factors_.load(right_factors, kRightFactors);
-  steps_ = steps;
 }
 
 }  // namespace

@@ -4,10 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "compression/compressed_average.hpp"
-#include "compression/top_k.hpp"
+#include "compression/options.hpp"
 #include "kolo/error.hpp"
-#include "kolo/train/hooks.hpp"
 
 namespace kolo {
 namespace {
@@ -60,41 +58,19 @@ class Parameters {
   std::string known_;
 };
 
+/// With the options that the parameters name.
+template <typename Options>
+std::shared_ptr<GradientHook> make(Parameters& parameters,
+                                   std::shared_ptr<GradientHook> (*make_hook)(const Options&),
+                                   Options options = {}) {
+  train::visit_options(options, [&](const char* name, auto& value) { parameters.take(name, value); });
+  return make_hook(options);
+}
+
 template <GradientFormat kFormat>
 std::shared_ptr<GradientHook> compressed(Parameters& parameters) {
-  CompressedOptions options{.format = kFormat, .feedback = kFormat == GradientFormat::one_bit};
-  parameters.take("feedback", options.feedback);
-  parameters.take("start_after_steps", options.start_after_steps);
-  return make_compressed_hook(options);
-}
-
-std::shared_ptr<GradientHook> top_k(Parameters& parameters) {
-  TopKOptions options;
-  parameters.take("ratio", options.ratio);
-  parameters.take("momentum", options.momentum);
-  parameters.take("warm_up_steps", options.warm_up_steps);
-  return make_top_k_hook(options);
-}
-
-std::shared_ptr<GradientHook> power_sgd(Parameters& parameters) {
-  PowerSgdOptions options;
-  parameters.take("rank", options.rank);
-  parameters.take("start_after_steps", options.start_after_steps);
-  parameters.take("seed", options.seed);
-  parameters.take("feedback", options.feedback);
-  parameters.take("warm_start", options.warm_start);
-  return make_power_sgd_hook(options);
-}
-
-std::shared_ptr<GradientHook> adasum(Parameters&) {
-  return make_adasum_hook();
-}
-
-std::shared_ptr<GradientHook> post_local_sgd(Parameters& parameters) {
-  PostLocalSgdOptions options;
-  parameters.take("start_after_steps", options.start_after_steps);
-  parameters.take("ranks_per_group", options.ranks_per_group);
-  return make_post_local_sgd_hook(options);
+  return make(parameters, make_compressed_hook,
+              {.format = kFormat, .feedback = kFormat == GradientFormat::one_bit});
 }
 
 struct Entry {
@@ -107,10 +83,10 @@ constexpr Entry kHooks[] = {
     {"int8", compressed<GradientFormat::int8>},
     {"float8", compressed<GradientFormat::float8>},
     {"one_bit", compressed<GradientFormat::one_bit>},
-    {"top_k", top_k},
-    {"power_sgd", power_sgd},
-    {"adasum", adasum},
-    {"post_local_sgd", post_local_sgd},
+    {"top_k", [](Parameters& parameters) { return make(parameters, make_top_k_hook); }},
+    {"power_sgd", [](Parameters& parameters) { return make(parameters, make_power_sgd_hook); }},
+    {"adasum", [](Parameters&) { return make_adasum_hook(); }},
+    {"post_local_sgd", [](Parameters& parameters) { return make(parameters, make_post_local_sgd_hook); }},
 };
 
 }  // namespace
@@ -125,15 +101,6 @@ void GradientHook::set_state(const HookState& state) {
   if (state.empty()) return;
   throw InvalidArgumentError(
       describe() + " keeps nothing, and the state holds '" + state.begin()->first + "'", {});
-}
-
-std::shared_ptr<GradientHook> make_compressed_hook(const CompressedOptions& options) {
-  return std::make_shared<train::CompressedAverage>(train::make_codec(options.format), options.feedback,
-                                                    options.start_after_steps);
-}
-
-std::shared_ptr<GradientHook> make_top_k_hook(const TopKOptions& options) {
-  return std::make_shared<train::TopK>(options);
 }
 
 std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification) {

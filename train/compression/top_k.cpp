@@ -1,20 +1,49 @@
-#include "compression/top_k.hpp"
-
+// TopK: the gradient hook that sends the largest numbers alone.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
-#include "compression/numbers.hpp"
+#include "compression/keeping_hook.hpp"
+#include "compression/options.hpp"
+#include "compression/selection.hpp"
 #include "kolo/error.hpp"
+#include "kolo/sparse.hpp"
 
-namespace kolo::train {
+namespace kolo {
+namespace train {
 namespace {
 
-constexpr std::string_view kVelocity = "velocity of ", kAccumulated = "accumulated of ", kTopKSteps = "steps";
 constexpr double kFirstRatio = 0.25;  // of the warm-up
 
-}  // namespace
+/// Y. Lin et al., "Deep Gradient Compression: Reducing the Communication Bandwidth for Distributed Training",
+/// ICLR 2018: momentum correction (section 3.1), momentum factor masking (3.2) and warm-up (3.3). Of each
+/// parameter the `ratio` of its elements that have gathered most, one at least, are summed over the ranks as
+/// (index, value) data; the rest gathers on.
+class TopK final : public KeepingHook {
+ public:
+  /// Throws InvalidArgumentError for options out of their range.
+  explicit TopK(const TopKOptions& options);
 
-TopK::TopK(const TopKOptions& options) : options_(options) {
+  std::string describe() const override { return specification_of("top_k", options_); }
+  void check(std::span<const GradientPart> parameters) const override;
+  void check(const OptimizerTraits& optimizer) const override;
+  void average(const GradientBucket& bucket, Communicator& communicator) override;
+
+ private:
+  /// The share of elements that travel in the step to come.
+  double ratio_now() const;
+  void gather(const GradientBucket& bucket);
+
+  TopKOptions options_;
+  Feedback& velocity_ = kinds_[0];     ///< the paper's u
+  Feedback& accumulated_ = kinds_[1];  ///< the paper's v
+  Selection selection_;
+  SparseVector<float> mine_;
+  Communicator sums_of_;  ///< the group of the last step; another one follows after a failure
+  std::optional<SparseAllReduce> sums_;
+};
+
+TopK::TopK(const TopKOptions& options) : KeepingHook({"velocity of ", "accumulated of "}), options_(options) {
   if (!(options.ratio > 0 && options.ratio <= 1)) {
     throw InvalidArgumentError(
         "top_k: a ratio of " + text_of(options.ratio) + " is not above 0 and at most 1", {});
@@ -23,11 +52,6 @@ TopK::TopK(const TopKOptions& options) : options_(options) {
     throw InvalidArgumentError(
         "top_k: a momentum of " + text_of(options.momentum) + " is not 0 or more and below 1", {});
   }
-}
-
-std::string TopK::describe() const {
-  return "top_k:ratio=" + text_of(options_.ratio) + ":momentum=" + text_of(options_.momentum) +
-         ":warm_up_steps=" + std::to_string(options_.warm_up_steps);
 }
 
 void TopK::check(std::span<const GradientPart> parameters) const {
@@ -100,27 +124,11 @@ void TopK::average(const GradientBucket& bucket, Communicator& communicator) {
     bucket.gradients[sum.indices[s]] = sum.values[s] / ranks;
 }
 
-void TopK::end_step(bool keep) {
-  velocity_.end_step(keep);
-  accumulated_.end_step(keep);
-  if (keep) ++steps_;
+}  // namespace
+}  // namespace train
+
+std::shared_ptr<GradientHook> make_top_k_hook(const TopKOptions& options) {
+  return std::make_shared<train::TopK>(options);
 }
 
-HookState TopK::state() const {
-  HookState state;
-  velocity_.save(state, kVelocity);
-  accumulated_.save(state, kAccumulated);
-  save_count(state, kTopKSteps, steps_);
-  return state;
-}
-
-void TopK::set_state(const HookState& state) {
-  HookState rest = state;
-  const std::uint64_t steps = take_count(rest, kTopKSteps);
-  HookState velocity = take_prefixed(rest, kVelocity);
-  accumulated_.load(rest, kAccumulated);
-  velocity_.load(velocity, kVelocity);
-  steps_ = steps;
-}
-
-}  // namespace kolo::train
+}  // namespace kolo

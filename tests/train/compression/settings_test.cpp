@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "compression/top_k.hpp"
 #include "train/compression/replicas.hpp"
 
 namespace kolo::test {
@@ -63,11 +62,17 @@ TEST(HookSettings, TwoMomentaAreRefused) {
 }
 
 TEST(HookSettings, TheRatioFallsByEqualFactors) {
-  train::TopK hook({.ratio = 0.25 / 64, .warm_up_steps = 3});
-  for (const double expected : {0.25, 0.0625, 0.015625, 0.25 / 64, 0.25 / 64}) {
-    EXPECT_NEAR(hook.ratio_now(), expected, 1e-12);
-    hook.end_step(true);
-  }
+  constexpr std::uint64_t kCount = 1 << 12;
+  const auto hook = make_top_k_hook({.ratio = 0.25 / 64, .warm_up_steps = 3});
+  const std::vector<GradientPart> parts{{"p", {kCount}, 0, kCount}};
+  expect_ranks({.size = 1}, [&](Communicator& communicator) {
+    for (const std::uint64_t expected : {1024, 256, 64, 16, 16}) {
+      std::vector<float> gradients(kCount, 1);
+      hook->average({.gradients = gradients, .parts = parts}, communicator);
+      EXPECT_EQ(std::ranges::count_if(gradients, [](float number) { return number != 0; }), expected);
+      hook->end_step(true);
+    }
+  });
 }
 
 /// Of a small convolutional network (105,866 elements) on four ranks, in shares of what a ring of float32
