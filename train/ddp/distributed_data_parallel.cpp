@@ -8,7 +8,6 @@
 #include <unordered_set>
 
 #include "gradients/join_agreement.hpp"
-#include "gradients/parameter_check.hpp"
 #include "gradients/reducer.hpp"
 #include "gradients/sliced_averaging.hpp"
 #include "gradients/table_averaging.hpp"
@@ -17,6 +16,7 @@
 #include "kolo/train/optim.hpp"
 #include "kolo/train/sync_batch_norm.hpp"
 #include "placement/placement.hpp"
+#include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"
 #include "ranks/model.hpp"
 #include "ranks/replicas.hpp"
@@ -66,9 +66,9 @@ struct DistributedDataParallelBase::State {
         model(agreed(module.get(), options, own)),
         reducer(model.trainable, kinds(), own, reducer_options()),
         buffers(model.buffers),
-        check(model.parameters(), options.check_parameters_every),
         placement(placed_by(*module, model), options.holders, {}) {
-    reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
+    reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr,
+                           [this](Communicator& communicator) { check_parameters(communicator); });
     for (const NamedTensor& parameter : model.trainable) known.insert(parameter.tensor.unsafeGetTensorImpl());
     for (const NamedTensor& parameter : model.ignored) known.insert(parameter.tensor.unsafeGetTensorImpl());
     for (std::size_t i = 0; options.overlap_forward && i < model.trainable.size(); ++i) {
@@ -168,6 +168,36 @@ struct DistributedDataParallelBase::State {
     }
   }
 
+  /// Collective, once a step: proves now and then that all ranks still hold the same parameters.
+  void check_parameters(Communicator& communicator) {
+    if (options.check_parameters_every == 0 || steps_checked++ % options.check_parameters_every != 0) return;
+    const train::NamedTensors parameters = model.parameters();
+    std::vector<std::uint64_t> mine;
+    for (const NamedTensor& parameter : parameters) {
+      const at::Tensor values = parameter.tensor.is_non_overlapping_and_dense()
+                                    ? parameter.tensor.detach()
+                                    : parameter.tensor.detach().contiguous();
+      mine.push_back(train::hash_of(values.data_ptr(), values.nbytes()));
+    }
+    if (!train::find_odd(communicator, train::hash_of(mine.data(), mine.size() * sizeof mine[0]))) return;
+
+    const auto ranks = static_cast<std::size_t>(communicator.size());
+    std::vector<std::uint64_t> all(ranks * mine.size());
+    communicator.all_gather(ConstBuffer(mine), Buffer(all));
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      std::vector<std::uint64_t> by_rank;
+      for (std::size_t r = 0; r < ranks; ++r) by_rank.push_back(all[r * mine.size() + i]);
+      const auto odd = train::find_odd(by_rank);
+      if (!odd) continue;
+      throw MismatchError("the ranks' parameters differ: rank " + std::to_string(odd->rank) +
+                              " has other values of '" + parameters[i].name + "' than rank " +
+                              std::to_string(odd->usual) + " in step " + std::to_string(steps_checked) +
+                              ": what is loaded on one rank after DistributedDataParallel was made needs "
+                              "kolo::broadcast(), and every rank's optimizer must do the same",
+                          {.peer = odd->rank, .collective = "DistributedDataParallel"});
+    }
+  }
+
   void weigh_norms(const std::function<double()>& factor) {
     for (const auto& layer : module->modules()) {
       if (auto* const norm = layer->as<SyncBatchNorm>()) norm->set_loss_factor(factor);
@@ -185,7 +215,7 @@ struct DistributedDataParallelBase::State {
   train::SlicedAveraging* sliced = nullptr;
   train::Reducer reducer;
   train::Replicator buffers;
-  train::ParameterCheck check;
+  std::uint64_t steps_checked = 0;  ///< or passed over, by check_parameters_every
   train::Placement placement;
   train::Held held;
   std::unordered_set<const c10::TensorImpl*> known;  ///< parameters that are averaged, or ignored on purpose
@@ -342,11 +372,11 @@ Communicator& DistributedDataParallelBase::communicator() noexcept {
 std::vector<DistributedDataParallelBase::BucketInfo> DistributedDataParallelBase::buckets() const {
   state_->reducer.finish_step();
   std::vector<BucketInfo> result;
-  for (const train::Bucket& bucket : state_->whole->buckets()) {
-    BucketInfo info{{}, bucket.buffer()};
-    for (const auto& slot : bucket.slots()) {
-      info.parameters.push_back(state_->reducer.parameters()[slot.parameter].name);
-    }
+  const std::vector<train::Bucket>& buckets = state_->whole->buckets();
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    BucketInfo info{{}, buckets[b].buffer()};
+    for (const std::size_t parameter : state_->whole->members()[b])
+      info.parameters.push_back(state_->model.trainable[parameter].name);
     result.push_back(std::move(info));
   }
   return result;

@@ -49,9 +49,9 @@ class Averaging {
   virtual bool improve(std::span<const std::size_t>, int) { return false; }
   /// Where buckets end, for lay_out(); empty unless that was measured.
   virtual std::vector<std::size_t> ends() const { return {}; }
-  std::size_t size() const noexcept { return sizes_.size(); }
+  std::size_t size() const noexcept { return members_.size(); }
   /// The parameters of each bucket, in the order of their slots.
-  virtual std::vector<std::vector<std::size_t>> members() const = 0;
+  const std::vector<std::vector<std::size_t>>& members() const noexcept { return members_; }
   /// Whether the parameter has the type and the layout that it had when it was wrapped.
   virtual bool is_alike(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) const = 0;
 
@@ -65,10 +65,22 @@ class Averaging {
   virtual void leave_whole() noexcept {}
 
   /// A backward begins that averages, the one with this number.
-  void begin(const StepShare& share, std::uint32_t step);
+  void begin(const StepShare& share, std::uint32_t step) {
+    share_ = share;
+    step_ = step;
+    communicator_.set_label(kLabel, step);
+    next_ = 0;
+    missing_.clear();
+    for (const auto& bucket : members_) missing_.push_back(bucket.size());
+    prepare();
+  }
   /// The parameter's gradient is there, or stays as it is in this backward; it may be undefined. Starts the
   /// buckets that are complete. `parameter` gets the slot as its gradient.
-  void collect(std::size_t bucket, std::size_t slot, const at::Tensor& parameter, bool has_gradient);
+  void collect(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) {
+    take(bucket, slot, parameter);
+    --missing_[bucket];
+    while (next_ < missing_.size() && missing_[next_] == 0) start(next_++);
+  }
   /// A gradient for a rank that has no data.
   virtual at::Tensor zero(std::size_t bucket, std::size_t slot) = 0;
   /// Blocks until all averages are there. Throws the first error.
@@ -110,11 +122,10 @@ class Averaging {
  protected:
   /// A step begins with the next call.
   virtual void prepare() {}
-  virtual void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter, bool has_gradient) = 0;
+  virtual void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) = 0;
   /// All gradients of the bucket are there, and the buckets before it have been started.
   virtual void start(std::size_t bucket) = 0;
-  /// After a change of the layout: how many slots each bucket has.
-  void set_sizes(std::vector<std::size_t> sizes) { sizes_ = std::move(sizes); }
+  void set_members(std::vector<std::vector<std::size_t>> members) { members_ = std::move(members); }
 
   static constexpr const char* kLabel = "the averages of step";
 
@@ -123,7 +134,7 @@ class Averaging {
   std::uint32_t step_ = 0;  ///< its number
 
  private:
-  std::vector<std::size_t> sizes_;
+  std::vector<std::vector<std::size_t>> members_;
   std::vector<std::size_t> missing_;  ///< by bucket: gradients that are not there yet
   std::size_t next_ = 0;              ///< the first bucket that has not been started
 };

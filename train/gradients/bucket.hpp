@@ -21,31 +21,54 @@ class Bucket {
  public:
   using Clock = std::chrono::steady_clock;
 
-  struct Slot {
-    std::size_t parameter;  ///< index among the reducer's parameters
-    at::Tensor view;        ///< the gradient, with the parameter's shape and layout
-  };
-
   /// `members` index `parameters`, which must all be dense CPU tensors of one dtype.
-  Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters);
+  Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters)
+      : flat_(parameters, members) {
+    for (std::size_t slot = 0; slot < members.size(); ++slot) views_.push_back(flat_.view(slot));
+  }
 
-  const std::vector<Slot>& slots() const noexcept { return slots_; }
+  /// By slot: the gradient, with the parameter's shape and layout.
+  const std::vector<at::Tensor>& views() const noexcept { return views_; }
   Buffer buffer() const { return flat_.host(); }
   std::uint64_t bytes() const { return flat_.bytes(); }
 
   /// Makes the slot hold the gradient of `parameter` and the gradient live in the slot: a copy when it lay
   /// elsewhere (the first backward, or zero_grad() or an optimizer took it away), nothing at all when it did
-  /// not.
-  void collect(std::size_t slot, const at::Tensor& parameter);
-  /// The same for a parameter that has had no part in this backward; zeros where it has no gradient at all.
-  void collect_unused(std::size_t slot, const at::Tensor& parameter);
+  /// not. Zeros where there is no gradient.
+  void collect(std::size_t slot, const at::Tensor& parameter) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    const at::Tensor& view = views_[slot];
+    if (gradient.is_same(view)) return;
+    if (!gradient.defined()) {
+      view.zero_();
+      return;
+    }
+    const bool lives_here = gradient.data_ptr() == view.data_ptr() && gradient.strides() == view.strides();
+    if (!lives_here) view.copy_(gradient);
+    gradient = view;
+  }
 
-  void scale(double factor);
+  void scale(double factor) {
+    for (const at::Tensor& view : views_) view.mul_(factor);
+  }
   /// Starts averaging over all ranks; the memory is borrowed until the work is done.
-  void start(Communicator& communicator, std::optional<Wire> wire);
+  void start(Communicator& communicator, std::optional<Wire> wire) {
+    started_ = Clock::now();
+    const bool travels_otherwise = wire && buffer().dtype == DType::float32;
+    work_ = TensorWork(communicator.all_reduce_async(buffer(), ReduceOp::average,
+                                                     {.wire = travels_otherwise ? wire : std::nullopt}));
+  }
   /// The same by a hook, for float32; AveragingThread::wait() waits for it. The bucket and the hook stay
   /// where they are until then. `bucket` says what the hook needs to know besides the gradients.
-  void start(AveragingThread& thread, GradientHook& hook, GradientBucket bucket);
+  void start(AveragingThread& thread, GradientHook& hook, GradientBucket bucket) {
+    started_ = Clock::now();
+    bucket.gradients = {static_cast<float*>(buffer().data), flat_.count()};
+    bucket.parts = flat_.parts();
+    thread.start(job_.emplace(AveragingJob{[this, &hook, bucket](Communicator& communicator) {
+      hook.average(bucket, communicator);
+      return is_finite();
+    }}));
+  }
   /// Blocks until the average is in place; throws the operation's error.
   void wait() { work_.wait(); }
   /// The same, but swallows the error: for those who only need the memory back.
@@ -58,7 +81,7 @@ class Bucket {
 
  private:
   FlatTensors flat_;
-  std::vector<Slot> slots_;
+  std::vector<at::Tensor> views_;
   TensorWork work_;
   std::optional<AveragingJob> job_;
   Clock::time_point started_;

@@ -2,11 +2,23 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <numeric>
+#include <iterator>
+#include <map>
 
 namespace kolo::train {
 namespace {
+
+struct OpenBucket {
+  std::vector<std::size_t> members;
+  std::size_t last_position = 0;  ///< in the order; the bucket is complete with this gradient
+  std::uint64_t bytes = 0;
+};
+
+/// Sizes that differ by less say nothing about the latency.
+constexpr double kLeastSpread = 4;
+/// Clocks of different ranks miss a short time by as much as a long one: errors relative to a time count as
+/// those of one that is longer by this part of the longest.
+constexpr double kBlur = 0.1;
 
 /// Adds gradients up to the price of a group.
 class Group {
@@ -48,6 +60,85 @@ std::vector<std::size_t> pieces_of(std::span<const ReadyGradient> gradients, std
 }
 
 }  // namespace
+
+std::vector<std::vector<std::size_t>> assign_buckets(std::span<const ReadyGradient> parameters,
+                                                     std::span<const std::size_t> order,
+                                                     std::uint64_t first_bytes, std::uint64_t bytes) {
+  std::vector<OpenBucket> closed;
+  std::map<DType, OpenBucket> open;
+  std::map<DType, std::uint64_t> limits;
+  for (std::size_t position = 0; position < order.size(); ++position) {
+    const ReadyGradient& parameter = parameters[order[position]];
+    OpenBucket& bucket = open[parameter.dtype];
+    bucket.members.push_back(order[position]);
+    bucket.last_position = position;
+    bucket.bytes += parameter.bytes;
+    std::uint64_t& limit = limits.try_emplace(parameter.dtype, first_bytes).first->second;
+    if (bucket.bytes >= limit) {
+      limit = bytes;
+      closed.push_back(std::move(bucket));
+      open.erase(parameter.dtype);
+    }
+  }
+  for (auto& [dtype, bucket] : open) closed.push_back(std::move(bucket));
+  std::ranges::sort(closed, {}, &OpenBucket::last_position);
+  std::vector<std::vector<std::size_t>> buckets;
+  for (OpenBucket& bucket : closed) buckets.push_back(std::move(bucket.members));
+  return buckets;
+}
+
+std::vector<std::vector<std::size_t>> assign_buckets(std::span<const ReadyGradient> parameters,
+                                                     std::span<const std::size_t> order,
+                                                     std::span<const std::size_t> ends) {
+  constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  std::vector<std::vector<std::size_t>> buckets;
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    auto group = assign_buckets(parameters, order.subspan(begin, end - begin), kNoLimit, kNoLimit);
+    std::ranges::move(group, std::back_inserter(buckets));
+    begin = end;
+  }
+  return buckets;
+}
+
+BucketPrice line_through(const BusyTime& small, const BusyTime& large) {
+  if (large.bytes <= small.bytes) return {small.seconds, 0};
+  const double per_byte = std::max(0.0, large.seconds - small.seconds) / (large.bytes - small.bytes);
+  return {std::max(0.0, small.seconds - per_byte * small.bytes), per_byte};
+}
+
+BucketPrice fit_price(std::span<const BusyTime> measured, const BucketPrice& expected) {
+  double longest = 0;
+  for (const BusyTime& busy : measured) longest = std::max(longest, busy.seconds);
+  // Each divided by the blurred time: n buckets, b bytes, t seconds, e the expected seconds.
+  double nn = 0, nb = 0, bb = 0, nt = 0, bt = 0, ee = 0, et = 0;
+  double least = 0, most = 0;  // mean bytes of a bucket
+  for (const auto& [buckets, bytes, seconds] : measured) {
+    if (!(bytes > 0) || !(seconds > 0)) continue;
+    const double weight = 1 / (seconds + kBlur * longest);
+    const double n = buckets * weight, b = bytes * weight, t = seconds * weight;
+    const double e = expected.latency * n + expected.per_byte * b;
+    nn += n * n;
+    nb += n * b;
+    bb += b * b;
+    nt += n * t;
+    bt += b * t;
+    ee += e * e;
+    et += e * t;
+    const double size = bytes / buckets;
+    least = most > 0 ? std::min(least, size) : size;
+    most = std::max(most, size);
+  }
+  if (!(most > 0)) return expected;
+  if (most < kLeastSpread * least) {
+    if (!(ee > 0)) return {0, bt / bb};
+    return {expected.latency * et / ee, expected.per_byte * et / ee};
+  }
+  const double determinant = nn * bb - nb * nb;
+  const double fitted = determinant > 0 ? (nt * bb - bt * nb) / determinant : 0;
+  const double latency = std::max(fitted, expected.latency);
+  return {latency, std::max(0.0, (bt - latency * nb) / bb)};
+}
 
 double end_of(std::span<const ReadyGradient> gradients, std::span<const std::size_t> ends,
               const BucketPrice& price) {

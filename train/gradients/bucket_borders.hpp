@@ -1,13 +1,11 @@
-// Bucket borders: which gradients travel together so that the last one is averaged earliest.
+// Where buckets of gradients end: by their sizes, or where the last one is averaged earliest.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
 
-#include "gradients/bucket_price.hpp"
 #include "kolo/dtype.hpp"
 
 namespace kolo::train {
@@ -15,8 +13,52 @@ namespace kolo::train {
 struct ReadyGradient {
   std::uint64_t bytes;
   DType dtype;
-  double ready;  ///< seconds since some moment before all of them
+  double ready = 0;  ///< seconds since some moment before all of them
 };
+
+/// Fills buckets with parameters in `order` (that in which their gradients are expected), one open bucket per
+/// dtype; a bucket is closed once it holds `first_bytes` (the first of its dtype) or `bytes` (all others) or
+/// more. Returns the parameters of each bucket, the buckets in the order in which they will be complete.
+/// `order` must hold each index of `parameters` once. Pure: ranks that agree on the arguments agree on the
+/// result.
+///
+/// The first bucket is small so that communication starts early in backward, as in PyTorch (Li et al.,
+/// "PyTorch Distributed", VLDB 2020).
+std::vector<std::vector<std::size_t>> assign_buckets(std::span<const ReadyGradient> parameters,
+                                                     std::span<const std::size_t> order,
+                                                     std::uint64_t first_bytes, std::uint64_t bytes);
+
+/// The same with given borders: neighbours in `order` up to each of `ends`, one bucket for each dtype among
+/// them.
+std::vector<std::vector<std::size_t>> assign_buckets(std::span<const ReadyGradient> parameters,
+                                                     std::span<const std::size_t> order,
+                                                     std::span<const std::size_t> ends);
+
+/// A line: latency + bytes / bandwidth.
+struct BucketPrice {
+  double latency = 0;   ///< seconds a bucket
+  double per_byte = 0;  ///< seconds
+
+  double of(std::uint64_t bytes) const { return latency + per_byte * static_cast<double>(bytes); }
+};
+
+/// Buckets that were averaged without a pause: while one is under way, a later one may take part of its
+/// bandwidth, so that only their time together says something.
+struct BusyTime {
+  double buckets = 1;
+  double bytes = 0;  ///< of all of them
+  double seconds = 0;
+};
+
+/// The price with which a small and a large bucket take the times given.
+BucketPrice line_through(const BusyTime& small, const BusyTime& large);
+
+/// The price that has the least squares of relative errors of the measured times. `expected` is what a model
+/// says without them: its latency is the least that is believed, as a model underestimates short calls and a
+/// fit to long buckets may miss by more. Where mean sizes lie too close together to tell latency from
+/// bandwidth, `expected` is scaled as a whole. Measurements without bytes or time are left out; without any,
+/// `expected` is the answer.
+BucketPrice fit_price(std::span<const BusyTime> measured, const BucketPrice& expected);
 
 struct Borders {
   std::vector<std::size_t> ends;  ///< of each group of neighbours, one past its last gradient

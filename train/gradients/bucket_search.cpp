@@ -5,7 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include "gradients/bucket_assignment.hpp"
 #include "gradients/times.hpp"
 
 namespace kolo::train {
@@ -18,15 +17,6 @@ constexpr std::uint64_t kShortCall = 4096;
 constexpr double kSlack = 0.02;
 /// Times of a few steps tell no smaller gain.
 constexpr double kLeastGain = 0.03;
-
-BucketSearch::Layout layout_of(const std::vector<Bucket>& buckets) {
-  BucketSearch::Layout layout;
-  for (const Bucket& bucket : buckets) {
-    layout.emplace_back();
-    for (const auto& slot : bucket.slots()) layout.back().push_back(slot.parameter);
-  }
-  return layout;
-}
 
 std::vector<ReadyGradient> pick(std::span<const ReadyGradient> gradients,
                                 std::span<const std::size_t> order) {
@@ -59,7 +49,7 @@ void BucketSearch::note(std::size_t parameter) {
   if (!first_) first_ = times_[parameter];
 }
 
-std::optional<BucketSearch::Layout> BucketSearch::end_step(Communicator& communicator,
+std::optional<BucketSearch::Layout> BucketSearch::end_step(Communicator& communicator, const Layout& layout,
                                                            const std::vector<Bucket>& buckets,
                                                            std::span<const std::size_t> order, int root) {
   if (root != 0 || buckets.empty()) {  // rank 0 has no more data, or all gradients are sparse
@@ -69,25 +59,27 @@ std::optional<BucketSearch::Layout> BucketSearch::end_step(Communicator& communi
   is_steady_ = is_steady_ && (order_.empty() || std::ranges::equal(order, order_));
   order_.assign(order.begin(), order.end());
   if (std::exchange(warms_up_, false)) return {};
-  steps_.push_back(measure(buckets));
+  steps_.push_back(measure(layout, buckets));
   if (steps_.size() < kSteps) return {};
 
   const Round round = agree(communicator);
   steps_.clear();
   warms_up_ = true;
-  Layout next = layout_of(buckets);
-  if (communicator.rank() == 0) next = decide(communicator, buckets, round);
+  Layout next = layout;
+  if (communicator.rank() == 0) next = decide(communicator, layout, buckets, round);
   tell(communicator, next);
-  if (next == layout_of(buckets)) return {};
+  if (next == layout) return {};
   return next;
 }
 
-BucketSearch::Step BucketSearch::measure(const std::vector<Bucket>& buckets) const {
+BucketSearch::Step BucketSearch::measure(const Layout& layout, const std::vector<Bucket>& buckets) const {
   Step step;
   Clock::time_point last_ready = *first_, last_done = *first_;
   for (const Clock::time_point time : times_) step.ready.push_back(seconds_of(time - *first_));
+  for (const auto& members : layout) {
+    for (const std::size_t parameter : members) last_ready = std::max(last_ready, times_[parameter]);
+  }
   for (const Bucket& bucket : buckets) {
-    for (const auto& slot : bucket.slots()) last_ready = std::max(last_ready, times_[slot.parameter]);
     step.done.push_back(seconds_of(bucket.ended() - *first_));
     last_done = std::max(last_done, bucket.ended());
   }
@@ -119,12 +111,13 @@ BucketSearch::Round BucketSearch::agree(Communicator& communicator) const {
   return round;
 }
 
-std::vector<BusyTime> BucketSearch::busy_times(const std::vector<Bucket>& buckets, const Round& round) {
+std::vector<BusyTime> BucketSearch::busy_times(const Layout& layout, const std::vector<Bucket>& buckets,
+                                               const Round& round) {
   std::vector<BusyTime> result;
   double free = -1, begin = 0;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     double ready = 0;
-    for (const auto& slot : buckets[b].slots()) ready = std::max(ready, round.ready[slot.parameter]);
+    for (const std::size_t parameter : layout[b]) ready = std::max(ready, round.ready[parameter]);
     if (ready >= free) {
       result.push_back({0, 0, 0});
       begin = ready;
@@ -150,26 +143,27 @@ BucketPrice BucketSearch::expected_price(const Communicator& communicator,
   return line_through(estimate(kShortCall), estimate(std::max(total, 2 * kShortCall)));
 }
 
-BucketSearch::Layout BucketSearch::decide(const Communicator& communicator,
+BucketSearch::Layout BucketSearch::decide(const Communicator& communicator, const Layout& layout,
                                           const std::vector<Bucket>& buckets, const Round& round) {
-  const Layout current = layout_of(buckets);
   ++rounds_;
   if (rounds_ == 1) plan_.exposed_before = std::chrono::duration<double>(round.exposed);
   const bool is_better = rounds_ == 1 || round.exposed < least_exposed_;
   if (is_better) {
-    best_ = current;
+    best_ = layout;
     least_exposed_ = round.exposed;
   }
 
   std::vector<ReadyGradient> gradients(times_.size());  // by parameter
   std::vector<bool> is_dense(times_.size(), false);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    for (const auto& [parameter, view] : buckets[b].slots()) {
-      gradients[parameter] = {view.nbytes(), buckets[b].buffer().dtype, round.ready[parameter]};
+    for (std::size_t s = 0; s < layout[b].size(); ++s) {
+      const std::size_t parameter = layout[b][s];
+      gradients[parameter] = {buckets[b].views()[s].nbytes(), buckets[b].buffer().dtype,
+                              round.ready[parameter]};
       is_dense[parameter] = true;
     }
   }
-  std::ranges::move(busy_times(buckets, round), std::back_inserter(busy_));
+  std::ranges::move(busy_times(layout, buckets, round), std::back_inserter(busy_));
   const BucketPrice price = fit_price(busy_, expected_price(communicator, buckets));
   std::vector<std::size_t> order;
   std::ranges::copy_if(order_, std::back_inserter(order), [&](std::size_t i) { return is_dense[i]; });
@@ -181,12 +175,7 @@ BucketSearch::Layout BucketSearch::decide(const Communicator& communicator,
   plan_.per_mebibyte = std::chrono::duration<double>(price.per_byte * (1 << 20));
   plan_.is_final = !is_steady_ || !is_better || rounds_ == kMostRounds ||
                    borders.end - last_ready > (1 - kLeastGain) * least_exposed_;
-  Layout next = best_;
-  if (!plan_.is_final) {
-    std::vector<ParameterSize> sizes;
-    for (const ReadyGradient& gradient : gradients) sizes.push_back({gradient.bytes, gradient.dtype});
-    next = assign_buckets(sizes, order, borders.ends);
-  }
+  const Layout next = plan_.is_final ? best_ : assign_buckets(gradients, order, borders.ends);
   plan_.exposed = std::chrono::duration<double>(end_of(next, gradients, price) - last_ready);
   return next;
 }

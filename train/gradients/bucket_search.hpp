@@ -9,7 +9,6 @@
 
 #include "gradients/bucket.hpp"
 #include "gradients/bucket_borders.hpp"
-#include "gradients/bucket_price.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 
@@ -32,12 +31,13 @@ class BucketSearch {
   void begin();
   /// The gradient of a parameter is ready.
   void note(std::size_t parameter);
-  /// Collective, at the end of each backward that averages, until is_over(): `buckets` are done, and `order`
-  /// is that in which gradients were ready here. Returns the buckets for the steps that follow where they
-  /// change. The search ends where rank 0's order is not that of the steps before, and where rank 0 has no
-  /// more data (`root`: the first rank that has).
-  std::optional<Layout> end_step(Communicator& communicator, const std::vector<Bucket>& buckets,
-                                 std::span<const std::size_t> order, int root);
+  /// Collective, at the end of each backward that averages, until is_over(): `buckets`, laid out so, are
+  /// done, and `order` is that in which gradients were ready here. Returns the layout for the steps that
+  /// follow where it changes. The search ends where rank 0's order is not that of the steps before, and where
+  /// rank 0 has no more data (`root`: the first rank that has).
+  std::optional<Layout> end_step(Communicator& communicator, const Layout& layout,
+                                 const std::vector<Bucket>& buckets, std::span<const std::size_t> order,
+                                 int root);
 
   /// The buckets are good as they are.
   void stop() noexcept { plan_.is_final = true; }
@@ -53,11 +53,13 @@ class BucketSearch {
   /// Medians of a round's steps, on which all ranks agree.
   using Round = Step;
 
-  Step measure(const std::vector<Bucket>& buckets) const;
+  Step measure(const Layout& layout, const std::vector<Bucket>& buckets) const;
   Round agree(Communicator& communicator) const;
-  static std::vector<BusyTime> busy_times(const std::vector<Bucket>& buckets, const Round& round);
+  static std::vector<BusyTime> busy_times(const Layout& layout, const std::vector<Bucket>& buckets,
+                                          const Round& round);
   /// The buckets of the next round.
-  Layout decide(const Communicator& communicator, const std::vector<Bucket>& buckets, const Round& round);
+  Layout decide(const Communicator& communicator, const Layout& layout, const std::vector<Bucket>& buckets,
+                const Round& round);
   /// Collective: rank 0's plan and layout.
   void tell(Communicator& communicator, Layout& layout);
   BucketPrice expected_price(const Communicator& communicator, const std::vector<Bucket>& buckets) const;

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#include "gradients/unused_parameters.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "ranks/failure.hpp"
@@ -82,7 +81,7 @@ void Reducer::retire(const std::string& parameter) noexcept {
 
 void Reducer::find_places() {
   for (const auto& kind : kinds_) {
-    const auto buckets = kind->members();
+    const auto& buckets = kind->members();
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       for (std::size_t s = 0; s < buckets[b].size(); ++s) {
         Parameter& state = states_[buckets[b][s]];
@@ -137,24 +136,6 @@ void Reducer::fail() {
   throw;
 }
 
-void Reducer::expect_backward_from(std::span<const at::Tensor> outputs, bool is_all) {
-  if (!options_.find_unused_parameters) return;
-  std::vector<torch::autograd::Edge> edges;
-  for (const at::Tensor& output : outputs) {
-    if (output.defined() && output.requires_grad())
-      edges.push_back(torch::autograd::impl::gradient_edge(output));
-  }
-  std::vector<NodePtr> accumulators;
-  for (const Parameter& state : states_) accumulators.push_back(state.accumulator);
-  std::vector<bool> reached(states_.size(), true);
-  if (is_all && !edges.empty()) reached = reachable(edges, accumulators);
-  // One backward may come from several forwards.
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    states_[i].expected = reached[i] || (has_expectation_ && states_[i].expected);
-  }
-  has_expectation_ = true;
-}
-
 void Reducer::begin_pass() {
   if (is_local_) return;
   if (is_awaited_ && leaf_watch_.has_seen()) ++steps_;
@@ -198,7 +179,7 @@ void Reducer::begin() {
   if (join_ != nullptr && !std::exchange(has_share_, false)) share_ = join_->wait();
   if (join_ == nullptr) share_ = {};
   finish_step();  // of buckets that forward did not use
-  if (outlasts_backward_ && check_ != nullptr) check_->step(communicator_);
+  if (outlasts_backward_ && check_) check_(communicator_);
   ++steps_;
   in_backward_ = true;
   ready_order_.clear();
@@ -242,7 +223,7 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
     const at::Tensor& gradient = state.tensor.grad();
     state.kept = gradient.defined() ? gradient.clone() : at::Tensor();
   }
-  state.kind->collect(state.bucket, state.slot, state.tensor, has_gradient);
+  state.kind->collect(state.bucket, state.slot, state.tensor);
 }
 
 void Reducer::end_run() {
@@ -356,7 +337,7 @@ void Reducer::finish() {
     attach_results(used);
     for (const auto& kind : kinds_) kind->end();
     in_backward_ = false;
-    if (!outlasts_backward_ && check_ != nullptr) check_->step(communicator_);
+    if (!outlasts_backward_ && check_) check_(communicator_);
     rebuild_if_better();
     end_backward(true);
   } catch (...) {

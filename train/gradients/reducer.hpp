@@ -14,7 +14,6 @@
 
 #include "gradients/averaging.hpp"
 #include "gradients/join_agreement.hpp"
-#include "gradients/parameter_check.hpp"
 #include "gradients/static_graph.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "libtorch/gradient_listener.hpp"
@@ -91,9 +90,9 @@ class Reducer final : public GradientListener {
   bool averages_are_finite() const;
 
   /// What each averaging does besides: copies rank 0's buffers, checks the parameters. Both may be null.
-  void set_companions(Replicator* buffers, ParameterCheck* check) noexcept {
+  void set_companions(Replicator* buffers, std::function<void(Communicator&)> check) {
     buffers_ = buffers;
-    check_ = check;
+    check_ = std::move(check);
   }
 
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
@@ -165,7 +164,7 @@ class Reducer final : public GradientListener {
   std::vector<std::size_t> ready_order_;
   bool has_expectation_ = false;  ///< from a forward since the last averaging
   Replicator* buffers_ = nullptr;
-  ParameterCheck* check_ = nullptr;
+  std::function<void(Communicator&)> check_;
   JoinAgreement* join_ = nullptr;
   StepShare share_;         ///< of the step in which this rank is, or of the last one
   bool has_share_ = false;  ///< known before the first gradient

@@ -9,7 +9,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "gradients/slice_plan.hpp"
 #include "gradients/times.hpp"
 #include "kolo/error.hpp"
 #include "kolo/timeline.hpp"
@@ -60,10 +59,9 @@ SlicedAveraging::SlicedAveraging(std::vector<NamedTensor> parameters, std::vecto
         for (const std::size_t bucket : used) use(bucket);
       }) {
   agree(communicator, "DistributedDataParallel", "", [&] {  // it calls a function of the program's
-    for (const Bucket& bucket : buckets_) {
+    for (const auto& bucket : members()) {
       Entry entry{.parameters = {}};
-      for (const Bucket::Slot& slot : bucket.slots())
-        entry.parameters.push_back(parameters_[slot.parameter].tensor);
+      for (const std::size_t parameter : bucket) entry.parameters.push_back(parameters_[parameter].tensor);
       entry.optimizer = make_optimizer(options, entry.parameters);
       entry.use = buckets_.size() - entries_.size();  // forward uses last what backward has first
       entries_.push_back(std::move(entry));
@@ -174,11 +172,11 @@ void SlicedAveraging::make_step(std::size_t index) {
   const at::DisableRecordFunctionGuard unobserved;
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> other;  // a backward without synchronization may have begun new ones
-  const auto& slots = buckets_[index].slots();
-  for (std::size_t s = 0; s < slots.size(); ++s)
-    other.push_back(std::exchange(entry.parameters[s].mutable_grad(), slots[s].view));
+  const auto& views = buckets_[index].views();
+  for (std::size_t s = 0; s < views.size(); ++s)
+    other.push_back(std::exchange(entry.parameters[s].mutable_grad(), views[s]));
   entry.optimizer->step();
-  for (std::size_t s = 0; s < slots.size(); ++s) entry.parameters[s].mutable_grad() = std::move(other[s]);
+  for (std::size_t s = 0; s < views.size(); ++s) entry.parameters[s].mutable_grad() = std::move(other[s]);
   for (const auto& change : std::exchange(entry.changes, {})) change(*entry.optimizer);
   entry.is_under_way = false;
   first_use_.forget(index);

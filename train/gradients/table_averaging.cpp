@@ -87,23 +87,19 @@ TableAveraging::TableAveraging(std::span<const NamedTensor> parameters, std::spa
     : Averaging(communicator.split(0)), thread_(communicator_) {
   for (const std::size_t parameter : tables)
     tables_.push_back({parameter, parameters[parameter].name, parameters[parameter].tensor.detach()});
-  std::ranges::reverse(tables_);  // as backward runs
-  set_sizes(std::vector<std::size_t>(tables_.size(), 1));
+  TableAveraging::lay_out(std::vector<std::size_t>(tables.rbegin(), tables.rend()), {});  // as backward runs
   if (method == SparseMethod::all_reduce) sums_.emplace(communicator_);
 }
 
 void TableAveraging::lay_out(std::span<const std::size_t> order, std::span<const std::size_t>) {
   std::ranges::sort(tables_, {},
                     [&](const Table& table) { return std::ranges::find(order, table.parameter); });
-}
-
-std::vector<std::vector<std::size_t>> TableAveraging::members() const {
   std::vector<std::vector<std::size_t>> members;
   for (const Table& table : tables_) members.push_back({table.parameter});
-  return members;
+  set_members(std::move(members));
 }
 
-void TableAveraging::take(std::size_t bucket, std::size_t, const at::Tensor& parameter, bool) {
+void TableAveraging::take(std::size_t bucket, std::size_t, const at::Tensor& parameter) {
   Table& table = tables_[bucket];
   const at::Tensor& gradient = parameter.grad();
   if (gradient.defined()) {

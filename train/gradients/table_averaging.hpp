@@ -27,7 +27,6 @@ class TableAveraging final : public Averaging {
                  Communicator& communicator, SparseMethod method);
 
   void lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) override;
-  std::vector<std::vector<std::size_t>> members() const override;
   bool is_alike(std::size_t bucket, std::size_t, const at::Tensor& parameter) const override {
     return have_one_layout(parameter, tables_[bucket].values);
   }
@@ -58,7 +57,7 @@ class TableAveraging final : public Averaging {
   };
 
   /// Throws InvalidArgumentError for a gradient that is dense or not of whole rows.
-  void take(std::size_t bucket, std::size_t, const at::Tensor& parameter, bool) override;
+  void take(std::size_t bucket, std::size_t, const at::Tensor& parameter) override;
   void start(std::size_t bucket) override;
   bool average(Table& table, Communicator& communicator);
 

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "gradients/bucket_assignment.hpp"
-#include "gradients/slice_plan.hpp"
+#include "gradients/bucket_borders.hpp"
+#include "gradients/slice_thread.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 
@@ -30,7 +30,7 @@ WholeAveraging::WholeAveraging(std::vector<NamedTensor> parameters, std::vector<
 }
 
 void WholeAveraging::lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) {
-  std::vector<ParameterSize> sizes;
+  std::vector<ReadyGradient> sizes;
   for (const NamedTensor& parameter : parameters_)
     sizes.push_back({parameter.tensor.nbytes(), dtype_of_tensor(parameter.tensor.scalar_type())});
   std::vector<std::size_t> own;
@@ -43,23 +43,19 @@ void WholeAveraging::lay_out(std::span<const std::size_t> order, std::span<const
   }
 }
 
-void WholeAveraging::fill(const std::vector<std::vector<std::size_t>>& members) {
+void WholeAveraging::fill(std::vector<std::vector<std::size_t>> members) {
   const std::vector<Bucket> old = std::exchange(buckets_, {});  // keeps the gradients readable
-  std::vector<std::size_t> sizes;
   for (const auto& one : members) {
     Bucket& bucket = buckets_.emplace_back(one, parameters_);
-    sizes.push_back(one.size());
-    for (std::size_t s = 0; s < one.size() && !old.empty(); ++s) {
-      const at::Tensor& parameter = parameters_[one[s]].tensor;
-      if (parameter.grad().defined()) bucket.collect(s, parameter);
-    }
+    for (std::size_t s = 0; s < one.size() && !old.empty(); ++s)
+      bucket.collect(s, parameters_[one[s]].tensor);
   }
-  set_sizes(std::move(sizes));
+  set_members(std::move(members));
 }
 
 bool WholeAveraging::improve(std::span<const std::size_t> order, int root) {
   if (!search_ || search_->is_over()) return false;
-  const auto better = search_->end_step(communicator_, buckets_, order, root);
+  const auto better = search_->end_step(communicator_, members(), buckets_, order, root);
   if (better) fill(*better);
   return better.has_value();
 }
@@ -67,27 +63,16 @@ bool WholeAveraging::improve(std::span<const std::size_t> order, int root) {
 std::vector<std::size_t> WholeAveraging::ends() const {
   std::vector<std::size_t> ends;
   if (!search_ || !search_->is_over()) return ends;
-  for (const Bucket& bucket : buckets_)
-    ends.push_back((ends.empty() ? 0 : ends.back()) + bucket.slots().size());
+  for (const auto& bucket : members()) ends.push_back((ends.empty() ? 0 : ends.back()) + bucket.size());
   return ends;
-}
-
-std::vector<std::vector<std::size_t>> WholeAveraging::members() const {
-  std::vector<std::vector<std::size_t>> members;
-  for (const Bucket& bucket : buckets_) {
-    members.emplace_back();
-    for (const Bucket::Slot& slot : bucket.slots()) members.back().push_back(slot.parameter);
-  }
-  return members;
 }
 
 void WholeAveraging::prepare() {
   if (search_) search_->begin();
 }
 
-void WholeAveraging::take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter,
-                          bool has_gradient) {
-  const std::size_t index = buckets_[bucket].slots()[slot].parameter;
+void WholeAveraging::take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) {
+  const std::size_t index = members()[bucket][slot];
   if (const at::Tensor& gradient = parameter.grad();
       gradient.defined() && gradient.layout() != at::kStrided) {
     throw InvalidArgumentError("the gradient of '" + parameters_[index].name +
@@ -95,11 +80,7 @@ void WholeAveraging::take(std::size_t bucket, std::size_t slot, const at::Tensor
                                {});
   }
   if (search_) search_->note(index);
-  if (has_gradient) {
-    buckets_[bucket].collect(slot, parameter);
-  } else {
-    buckets_[bucket].collect_unused(slot, parameter);
-  }
+  buckets_[bucket].collect(slot, parameter);
 }
 
 void WholeAveraging::scale(std::size_t bucket) {

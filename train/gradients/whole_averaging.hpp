@@ -27,7 +27,6 @@ class WholeAveraging : public Averaging {
   /// are registered and used, as a rule.
   WholeAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own,
                  const Communicator& communicator, const DistributedDataParallelOptions& options);
-  ~WholeAveraging() override { WholeAveraging::settle(); }
 
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
   BucketPlan plan() const { return search_ ? search_->plan() : BucketPlan{.is_final = true}; }
@@ -35,7 +34,6 @@ class WholeAveraging : public Averaging {
   void lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) final;
   bool improve(std::span<const std::size_t> order, int root) final;
   std::vector<std::size_t> ends() const final;
-  std::vector<std::vector<std::size_t>> members() const final;
   bool is_alike(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) const final {
     return have_one_layout(parameter, view(bucket, slot));
   }
@@ -50,7 +48,7 @@ class WholeAveraging : public Averaging {
 
  protected:
   void prepare() override;
-  void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter, bool has_gradient) final;
+  void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) final;
   void start(std::size_t bucket) override;
   /// By this rank's factor of the step.
   void scale(std::size_t bucket);
@@ -60,9 +58,9 @@ class WholeAveraging : public Averaging {
 
  private:
   const at::Tensor& view(std::size_t bucket, std::size_t slot) const {
-    return buckets_[bucket].slots()[slot].view;
+    return buckets_[bucket].views()[slot];
   }
-  void fill(const std::vector<std::vector<std::size_t>>& members);
+  void fill(std::vector<std::vector<std::size_t>> members);
 
   std::vector<bool> is_own_;
   const std::uint64_t bytes_, first_bytes_;  ///< of a bucket, and of the first one

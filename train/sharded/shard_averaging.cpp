@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
+#include <numeric>
 #include <utility>
 
 namespace kolo::train {
@@ -17,14 +17,15 @@ ShardAveraging::ShardAveraging(ShardedStep& step, const Communicator& communicat
     thread_.emplace(hook_communicator_);
   }
   std::size_t first = 0;
+  std::vector<Place> order;
   for (std::size_t u = 0; u < step_of_.units().size(); ++u) {
     const Unit& unit = step_of_.units()[u];
     if (unit.is_frozen()) continue;
-    order_.push_back({u, first});
+    order.push_back({u, first});
     first += unit.members().size();
   }
-  std::ranges::reverse(order_);  // as backward runs, as a rule
-  set_order_sizes();
+  std::ranges::reverse(order);  // as backward runs, as a rule
+  set_order(std::move(order));
 }
 
 std::vector<NamedTensor> ShardAveraging::parameters() const {
@@ -36,30 +37,26 @@ std::vector<NamedTensor> ShardAveraging::parameters() const {
   return parameters;
 }
 
-void ShardAveraging::set_order_sizes() {
-  std::vector<std::size_t> sizes;
-  for (std::size_t b = 0; b < order_.size(); ++b) sizes.push_back(unit_of(b).members().size());
-  set_sizes(std::move(sizes));
+void ShardAveraging::set_order(std::vector<Place> order) {
+  order_ = std::move(order);
+  std::vector<std::vector<std::size_t>> members;
+  for (std::size_t b = 0; b < order_.size(); ++b) {
+    auto& bucket = members.emplace_back(unit_of(b).members().size());
+    std::iota(bucket.begin(), bucket.end(), order_[b].first);
+  }
+  set_members(std::move(members));
 }
 
 /// A unit is complete with the last of its gradients.
 void ShardAveraging::lay_out(std::span<const std::size_t> order, std::span<const std::size_t>) {
   std::vector<std::size_t> position(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
-  std::ranges::sort(order_, {}, [&](const Place& place) {
+  std::vector<Place> places = order_;
+  std::ranges::sort(places, {}, [&](const Place& place) {
     const auto own = std::span(position).subspan(place.first, step_of_.units()[place.unit].members().size());
     return std::ranges::max(own);
   });
-  set_order_sizes();
-}
-
-std::vector<std::vector<std::size_t>> ShardAveraging::members() const {
-  std::vector<std::vector<std::size_t>> members;
-  for (std::size_t b = 0; b < order_.size(); ++b) {
-    auto& bucket = members.emplace_back();
-    for (std::size_t i = 0; i < unit_of(b).members().size(); ++i) bucket.push_back(order_[b].first + i);
-  }
-  return members;
+  set_order(std::move(places));
 }
 
 void ShardAveraging::prepare() {
@@ -70,7 +67,7 @@ void ShardAveraging::prepare() {
   for (Unit& unit : step_of_.units()) unit.begin_gradients();
 }
 
-void ShardAveraging::take(std::size_t bucket, std::size_t slot, const at::Tensor&, bool) {
+void ShardAveraging::take(std::size_t bucket, std::size_t slot, const at::Tensor&) {
   step_of_.require_sound();  // an operation cannot throw what a gather did
   unit_of(bucket).collect(slot);
 }

@@ -33,7 +33,6 @@ class ShardAveraging final : public Averaging {
   std::vector<NamedTensor> parameters() const;
 
   void lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) override;
-  std::vector<std::vector<std::size_t>> members() const override;
   /// The unit looks at that itself.
   bool is_alike(std::size_t, std::size_t, const at::Tensor&) const override { return true; }
   bool hears_of_all() const override { return true; }
@@ -65,12 +64,12 @@ class ShardAveraging final : public Averaging {
 
   Unit& unit_of(std::size_t bucket) const { return step_of_.units()[order_[bucket].unit]; }
   void prepare() override;
-  void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter, bool) override;
+  void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) override;
   void start(std::size_t bucket) override;
   bool is_hooked(const Unit& unit) const { return hook_ && unit.gradients().host().dtype == DType::float32; }
   void finish_oldest();
   void agree_on_finite();
-  void set_order_sizes();
+  void set_order(std::vector<Place> order);
 
   ShardedStep& step_of_;
   Communicator data_;

@@ -26,7 +26,7 @@
 namespace kolo {
 namespace {
 
-constexpr const char* kCall = "ShardedDataParallel";
+constexpr const char* kShards = "ShardedDataParallel";
 constexpr std::array kShardNames{"optimizer_state", "gradients", "parameters"};
 
 std::string text_of(const ShardedDataParallelOptions& options) {
@@ -40,7 +40,7 @@ std::string text_of(const ShardedDataParallelOptions& options) {
   return text.str();
 }
 
-void require_dense(const train::Model& model) {
+void require_dense_gradients(const train::Model& model) {
   if (model.tables.empty()) return;
   throw InvalidArgumentError(
       "'" + model.trainable[model.tables[0]].name +
@@ -166,7 +166,7 @@ struct ShardedDataParallelBase::State {
     const auto make = [&] {
       if (module == nullptr) throw InvalidArgumentError("there is no model", {});
       train::Model model(*module, DistributedDataParallelOptions{});
-      require_dense(model);
+      require_dense_gradients(model);
       if (options.gather_type) require_gathered(model, *options.gather_type);
       units = train::plan_units(*module, options.units);
       if (options.hook) require_scatters(*options.hook, model);
@@ -185,15 +185,15 @@ struct ShardedDataParallelBase::State {
         error = std::current_exception();
       }
     };
-    attempt([&] { model = train::make_alike(communicator, kCall, text_of(options), make); });
+    attempt([&] { model = train::make_alike(communicator, kShards, text_of(options), make); });
     if (data.valid()) {
       std::string lines;
       const auto require_none = [&] {
         if (error) std::rethrow_exception(error);
         lines = train::text_of_layout(model->all());
       };
-      attempt([&] { agree(data, kCall, lines, require_none); });
-      attempt([&] { agree(communicator, kCall, "", require_none); });
+      attempt([&] { agree(data, kShards, lines, require_none); });
+      attempt([&] { agree(communicator, kShards, "", require_none); });
     }
     if (error) std::rethrow_exception(error);
     if (data.valid()) train::Replicator(model->all()).run(data, 0);

@@ -82,7 +82,7 @@ TEST_P(Settling, EndsWithTheCallsThatBorrowMemory) {
       for (std::size_t bucket = 0; bucket < GetParam(); ++bucket) {
         const at::Tensor& parameter = parameters[kind->members()[bucket][0]].tensor;
         parameter.mutable_grad() = one.is_sparse ? at::ones({4096, 2}).to_sparse(1) : at::ones({4096, 2});
-        kind->collect(bucket, 0, parameter, true);
+        kind->collect(bucket, 0, parameter);
       }
       is_settling.release();
       kind->settle();

@@ -1,5 +1,5 @@
 // Which gradients travel together.
-#include "gradients/bucket_assignment.hpp"
+#include "gradients/bucket_borders.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 using Buckets = std::vector<std::vector<std::size_t>>;
 
 TEST(BucketAssignment, ClosesABucketOnceItIsFull) {
-  const std::vector<ParameterSize> sizes(6, {40, DType::float32});
+  const std::vector<ReadyGradient> sizes(6, {40, DType::float32});
   const std::vector<std::size_t> order{5, 4, 3, 2, 1, 0};
   EXPECT_EQ(assign_buckets(sizes, order, 40, 100), (Buckets{{5}, {4, 3, 2}, {1, 0}}));
   EXPECT_EQ(assign_buckets(sizes, order, 1000, 1000), (Buckets{{5, 4, 3, 2, 1, 0}}));
@@ -21,7 +21,7 @@ TEST(BucketAssignment, ClosesABucketOnceItIsFull) {
 }
 
 TEST(BucketAssignment, KeepsTypesApartAndSortsByCompletion) {
-  const std::vector<ParameterSize> sizes{
+  const std::vector<ReadyGradient> sizes{
       {10, DType::float32}, {10, DType::float64}, {10, DType::float32}, {10, DType::float64}};
   const std::vector<std::size_t> order{0, 1, 2, 3};
   // The float32 bucket opens first and is complete first.
@@ -34,8 +34,8 @@ TEST(BucketAssignment, KeepsTypesApartAndSortsByCompletion) {
 TEST(BucketAssignment, PlacesEveryParameterOnceWithinTheLimits) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
-    std::vector<ParameterSize> sizes(random() % 40);
-    for (ParameterSize& size : sizes) {
+    std::vector<ReadyGradient> sizes(random() % 40);
+    for (ReadyGradient& size : sizes) {
       size = {random() % 500, random() % 3 == 0 ? DType::bfloat16 : DType::float32};
     }
     std::vector<std::size_t> order(sizes.size());

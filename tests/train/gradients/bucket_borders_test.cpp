@@ -5,9 +5,6 @@
 
 #include <random>
 
-#include "gradients/bucket_assignment.hpp"
-#include "gradients/bucket_price.hpp"
-
 namespace kolo::train {
 namespace {
 
@@ -94,7 +91,7 @@ TEST(BucketPrice, TakesTheLatencyFromTheExpectationWhereSizesTellNothing) {
 }
 
 TEST(BucketAssignment, FollowsGivenBordersAndKeepsTypesApart) {
-  const std::vector<ParameterSize> sizes{
+  const std::vector<ReadyGradient> sizes{
       {10, DType::float32}, {10, DType::float64}, {10, DType::float32}, {10, DType::float32}};
   const std::vector<std::size_t> order{3, 1, 2, 0}, ends{3, 4};
   EXPECT_EQ(assign_buckets(sizes, order, ends), (std::vector<std::vector<std::size_t>>{{1}, {3, 2}, {0}}));

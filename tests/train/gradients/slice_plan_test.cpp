@@ -1,5 +1,5 @@
 // The order of slices: what is needed soonest goes first, as soon as it is ready.
-#include "gradients/slice_plan.hpp"
+#include "gradients/slice_thread.hpp"
 
 #include <gtest/gtest.h>
 
