@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <semaphore>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gradients/sliced_averaging.hpp"
@@ -16,18 +18,21 @@
 #include "gradients/whole_averaging.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/hooks.hpp"
+#include "sharded/shard_averaging.hpp"
+#include "sharded/sharded_step.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test::gradients {
 namespace {
 
-using Kind = std::unique_ptr<train::Averaging>;
+using Kind = std::shared_ptr<train::Averaging>;
 
 struct Case {
   std::string name;
   std::function<Kind(std::vector<NamedTensor>, Communicator&)> make;
   bool is_sparse = false;
   bool may_leave_out = false;  ///< settle() leaves out what its thread has not started
+  bool is_serial = false;      ///< one bucket at a time is under way
 };
 
 template <typename Averaging>
@@ -36,6 +41,22 @@ Kind make(std::vector<NamedTensor> parameters, Communicator& communicator,
   options.first_bucket_bytes = options.bucket_bytes = 1;  // a bucket each
   return std::make_unique<Averaging>(std::move(parameters), std::vector<std::size_t>{0, 1}, communicator,
                                      options);
+}
+
+Kind make_shards(const std::vector<NamedTensor>& parameters, const Communicator& own,
+                 std::shared_ptr<GradientHook> hook) {
+  struct Shards {
+    Shards(const std::vector<train::PlannedUnit>& units, const Communicator& own,
+           std::shared_ptr<GradientHook> hook)
+        : step(units, own, {}), averaging(step, own, {}, std::move(hook)) {}
+    train::ShardedStep step;
+    train::ShardAveraging averaging;
+  };
+  std::vector<train::PlannedUnit> units;
+  for (const NamedTensor& parameter : parameters)
+    units.push_back({.name = parameter.name, .parameters = {parameter}});
+  const auto shards = std::make_shared<Shards>(units, own, std::move(hook));
+  return {shards, &shards->averaging};
 }
 
 std::vector<Case> cases() {
@@ -57,6 +78,11 @@ std::vector<Case> cases() {
                                                         SparseMethod::all_reduce);
        },
        true},
+      {"shards", [](auto parameters, auto& own) { return make_shards(parameters, own, nullptr); }, false,
+       false, true},
+      {"shards, hook",
+       [](auto parameters, auto& own) { return make_shards(parameters, own, make_gradient_hook("float16")); },
+       false, false, true},
   };
 }
 
@@ -67,6 +93,7 @@ TEST_P(Settling, EndsWithTheCallsThatBorrowMemory) {
   for (const Case& one : cases()) {
     std::binary_semaphore is_settling{0};
     std::atomic<bool> has_given_up = false;
+    const std::size_t under_way = one.is_serial ? std::min<std::size_t>(GetParam(), 1) : GetParam();
     const auto errors = run_ranks(2, [&](Communicator& communicator) {
       std::vector<NamedTensor> parameters;
       for (const char* name : {"a", "b"})
@@ -79,7 +106,7 @@ TEST_P(Settling, EndsWithTheCallsThatBorrowMemory) {
         return;
       }
       kind->begin({}, 1);
-      for (std::size_t bucket = 0; bucket < GetParam(); ++bucket) {
+      for (std::size_t bucket = 0; bucket < under_way; ++bucket) {
         const at::Tensor& parameter = parameters[kind->members()[bucket][0]].tensor;
         parameter.mutable_grad() = one.is_sparse ? at::ones({4096, 2}).to_sparse(1) : at::ones({4096, 2});
         kind->collect(bucket, 0, parameter);
