@@ -12,10 +12,11 @@
 namespace kolo {
 
 /// A range of what converts to buffers of kind B: of Buffers, vectors, spans or tensors. A temporary range
-/// must not own their memory.
+/// must not own their memory, nor may a view make each vector when it is read.
 template <typename R, typename B>
-concept BufferRange = std::ranges::input_range<R> &&
-    std::convertible_to<std::ranges::range_reference_t<R>, B> &&
+concept BufferRange =
+    std::ranges::input_range<R> && std::convertible_to<std::ranges::range_reference_t<R>, B> &&
+    !OwningTemporary<std::ranges::range_reference_t<R>> &&
     (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R> ||
      std::convertible_to<std::ranges::range_value_t<R>, B>);
 
@@ -30,11 +31,12 @@ class ListOf {
   /// What the list has of each rank.
   using Element = std::conditional_t<std::same_as<B, Buffer>, Buffer, ConstBuffer>;
 
-  /// Contiguous Buffers (ConstBuffers, if the call reads) are borrowed, all others are copied.
+  /// Contiguous Buffers (ConstBuffers, if the call reads) that are no temporary are borrowed, all others are
+  /// copied.
   template <BufferRange<B> R>
   ListOf(R&& range) {  // NOLINT: implicit on purpose
     if constexpr (std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-                  std::same_as<std::ranges::range_value_t<R>, Element>) {
+                  std::ranges::borrowed_range<R> && std::same_as<std::ranges::range_value_t<R>, Element>) {
       borrowed_ = {std::ranges::data(range), std::ranges::size(range)};
     } else {
       for (auto&& one : range) own_.push_back(B(std::forward<decltype(one)>(one)));

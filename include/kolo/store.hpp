@@ -36,7 +36,7 @@ class Store {
 };
 
 /// A store for ranks that are threads of one process.
-std::shared_ptr<Store> make_memory_store();
+[[nodiscard]] std::shared_ptr<Store> make_memory_store();
 
 /// A store in a file that all ranks can reach (a shared file system, or one host). The file is created when
 /// it does not exist, and stays.
@@ -65,7 +65,8 @@ std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t 
 
 /// A view of `store` in which every key is prefixed, so that jobs or communicators do not see each other's
 /// keys.
-std::shared_ptr<Store> make_prefix_store(const std::string& prefix, std::shared_ptr<Store> store);
+[[nodiscard]] std::shared_ptr<Store> make_prefix_store(const std::string& prefix,
+                                                       std::shared_ptr<Store> store);
 
 /// The rank of this process in its job, from the environment that its launcher has set.
 struct Launch {

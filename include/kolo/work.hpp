@@ -58,7 +58,7 @@ class [[nodiscard]] Work {
   /// threads.
   void then(std::function<void(const Work&)> callback) const;
   /// Null while the operation runs and when it succeeded.
-  std::exception_ptr error() const;
+  [[nodiscard]] std::exception_ptr error() const;
   /// The time that the operation took from start to end; zero while it runs.
   std::chrono::nanoseconds duration() const noexcept;
   /// The algorithm that the call ran, with its arguments: "ring". Empty for send and recv.

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
+#include <memory>
 #include <ranges>
 #include <span>
 #include <string>
@@ -47,6 +49,9 @@ static_assert(std::is_convertible_v<std::vector<std::span<float>>, BufferList>);
 static_assert(std::is_convertible_v<Lists, ConstBufferList>);
 static_assert(!std::is_convertible_v<const Lists&, BufferList> && !std::is_convertible_v<Lists, BufferList>);
 static_assert(!std::is_convertible_v<Lists, BorrowedConstBufferList>);
+// A view that makes each vector when it is read has none that a call could read.
+constexpr auto kMake = std::views::transform([](int i) { return Floats(3, static_cast<float>(i)); });
+static_assert(!std::is_convertible_v<decltype(std::views::iota(0, 2) | kMake), ConstBufferList>);
 static_assert(!std::is_convertible_v<Floats&, BufferList> && !std::is_convertible_v<Lists&, Buffer>);
 
 template <typename In>
@@ -130,6 +135,7 @@ TEST(Counts, ComeFromAnyRangeOfIntegers) {
   EXPECT_EQ(values_of(expected | std::views::transform([](auto n) { return static_cast<long>(n); })),
             expected);
   EXPECT_EQ(values_of({}), std::vector<std::uint64_t>());
+  EXPECT_EQ(values_of({3, 0, 70'000}), expected);
 }
 
 TEST(Counts, CopiesHaveTheSameNumbers) {
@@ -140,9 +146,21 @@ TEST(Counts, CopiesHaveTheSameNumbers) {
   EXPECT_EQ(values_of(counts), std::vector<std::uint64_t>());
 }
 
-TEST(Counts, WideOnesAreBorrowed) {
+TEST(Counts, WideOnesAreBorrowedButNotThoseOfATemporary) {
   const std::vector<std::uint64_t> wide = {1, 2};
   EXPECT_EQ(std::span<const std::uint64_t>(Counts(wide)).data(), wide.data());
+  auto gone = std::make_unique<std::vector<std::uint64_t>>(wide);
+  const Counts counts = std::move(*gone);
+  std::ranges::fill(*gone, 7);
+  EXPECT_EQ(values_of(counts), wide);
+}
+
+TEST(BufferList, KeepsTheBuffersOfATemporary) {
+  Floats floats(3);
+  std::vector<Buffer> gone{floats, floats};
+  const BufferList list = std::move(gone);
+  std::ranges::fill(gone, Buffer());
+  EXPECT_EQ(list.buffers()[1].data, floats.data());
 }
 
 TEST(Name, OutlivesTheTextThatItWasMadeOf) {
