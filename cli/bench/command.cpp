@@ -227,8 +227,7 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
   bench->footer(kBenchExamples);
   bench
       ->add_option("COLLECTIVE", raw.collective,
-                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather, all_to_all, "
-                   "barrier, or send_recv: round trips between pairs, halved")
+                   "all_reduce, scan, ... (kolo list), or send_recv: round trips between pairs, halved")
       ->required();
   accept_auto(add_value(*bench, "-n,--ranks", raw.ranks, "N",
                         "How many ranks (default: auto, one for each core, at least 2)"));
