@@ -1,6 +1,7 @@
 // CallBatch: many calls of a communicator that start together, the short ones as one.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -63,8 +64,8 @@ class CallBatch {
   void all_to_all(Buffer data, const CallOptions& options = {});
   void scan(BorrowedConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
             const CallOptions& options = {});
-  void send(BorrowedConstBuffer data, int peer, int tag = 0);
-  void recv(Buffer data, int peer, int tag = 0);
+  void send(BorrowedConstBuffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {});
+  void recv(Buffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {});
 
   /// Number of calls.
   std::size_t size() const noexcept;

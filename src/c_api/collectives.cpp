@@ -52,9 +52,10 @@ Reduction reduction_of(const kolo_call& call) {
   return Reduction::custom({std::string(text_or_empty(call.name)), combine, call.is_commutative != 0});
 }
 
+/// Options that no message has.
 bool has_options(const kolo_call& call) {
   return call.algorithm != nullptr || call.segment_bytes != 0 || call.label != nullptr ||
-         call.wire != KOLO_WIRE_DEFAULT || call.stream != nullptr || call.timeout_ns != 0;
+         call.wire != KOLO_WIRE_DEFAULT || call.stream != nullptr;
 }
 
 CallOptions options_of(const kolo_call& call) {
@@ -87,13 +88,14 @@ Counts counts_of(const Communicator& group, const std::uint64_t* counts) {
 
 template <typename Target>
 Work start_message(Target& target, const kolo_call& call, bool waits) {
-  if (has_options(call)) throw Misuse("sends and receives have no members below `tag`");
-  if (call.collective == KOLO_SEND) KOLO_CALL(send, buffer_of(call.in), call.peer, call.tag);
+  if (has_options(call)) throw Misuse("sends and receives have no members below `tag` but `timeout_ns`");
+  const auto timeout = time_of(call.timeout_ns);
+  if (call.collective == KOLO_SEND) KOLO_CALL(send, buffer_of(call.in), call.peer, call.tag, timeout);
   const Buffer out = buffer_of(call.out);
   if constexpr (std::is_same_v<Target, Communicator>) {
-    if (call.peer == KOLO_ANY_RANK) KOLO_CALL(recv_any, out, call.tag);
+    if (call.peer == KOLO_ANY_RANK) KOLO_CALL(recv_any, out, call.tag, timeout);
   }
-  KOLO_CALL(recv, out, call.peer, call.tag);
+  KOLO_CALL(recv, out, call.peer, call.tag, timeout);
 }
 
 template <typename B>
@@ -131,7 +133,8 @@ Work start(Target& target, const Communicator& group, const kolo_call& call, boo
   if (call.collective == KOLO_SEND || call.collective == KOLO_RECV) return start_message(target, call, waits);
   static const CallOptions usual;
   std::optional<CallOptions> own;
-  const CallOptions& options = has_options(call) ? own.emplace(options_of(call)) : usual;
+  const bool is_usual = !has_options(call) && call.timeout_ns == 0 && call.waits_at_once == 0;
+  const CallOptions& options = is_usual ? usual : own.emplace(options_of(call));
   if (call.in_list != nullptr || call.out_list != nullptr) {
     if constexpr (std::is_same_v<Target, Communicator>)
       return start_with_lists(target, call, options, waits);
@@ -195,9 +198,10 @@ std::uint64_t sum_of(const Communicator& group, std::uint64_t count, const std::
 /// A short form. `call` has all but the buffers.
 kolo_status run(const char* function, kolo_communicator* communicator, kolo_work** work, kolo_call call,
                 const void* in, void* out, std::uint64_t count, kolo_dtype dtype) noexcept {
-  return guarded(function, [&] {
+  return guarded(function, communicator, [&] {
     if (work != nullptr) *work = nullptr;
     Communicator& group = known(communicator);
+    if (call.op == KOLO_PREMULTIPLIED_SUM) throw Misuse("only kolo_start() takes a factor");
     const schedule::CollectiveTraits& traits = traits_of(call.collective);
     const auto fill = [&](kolo_buffer& buffer, const void* data, schedule::Parts parts, bool at_root,
                           const std::uint64_t* counts) {
@@ -222,7 +226,7 @@ using namespace kolo::c_api;
 using kolo::Communicator;
 
 kolo_status kolo_start(kolo_communicator* communicator, const kolo_call* call, kolo_work** work) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, communicator, [&] {
     if (work != nullptr) *work = nullptr;
     run(known(communicator), work, read(call, "kolo_call"));
   });
@@ -233,7 +237,7 @@ kolo_status kolo_batch_create(kolo_communicator* communicator, kolo_batch** batc
   });
 }
 kolo_status kolo_batch_add(kolo_batch* batch, const kolo_call* call) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, batch, [&] {
     auto& [communicator, calls] = known(batch);
     (void)start(calls, communicator, read(call, "kolo_call"), false);
   });
@@ -260,7 +264,7 @@ kolo_status kolo_batch_start(kolo_batch* batch, kolo_work** works) {
 }
 kolo_status kolo_get_estimate(const kolo_communicator* communicator, const kolo_call* call, uint64_t bytes,
                               kolo_estimate* estimate) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, communicator, [&] {
     (void)read(estimate, "kolo_estimate");
     const kolo_call known_call = read(call, "kolo_call");
     const auto name = traits_of(known_call.collective).name;
@@ -331,14 +335,14 @@ kolo_status kolo_recv(kolo_communicator* communicator, void* data, uint64_t coun
 }
 kolo_status kolo_recv_any(kolo_communicator* communicator, void* data, uint64_t count, kolo_dtype dtype,
                           int tag, int* source) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, communicator, [&] {
     const int rank = known(communicator).recv_any({data, count, type_of(dtype)}, tag);
     if (source != nullptr) *source = rank;
   });
 }
 kolo_status kolo_sendrecv(kolo_communicator* communicator, const kolo_buffer* out, int to,
                           const kolo_buffer* in, int from, int tag, kolo_work** works) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, communicator, [&] {
     if (works != nullptr) works[0] = works[1] = nullptr;
     Communicator& group = known(communicator);
     const kolo::Buffer sent = buffer_of(given(out, "`out`")), received = buffer_of(given(in, "`in`"));
@@ -353,7 +357,7 @@ kolo_status kolo_sendrecv(kolo_communicator* communicator, const kolo_buffer* ou
 }
 kolo_status kolo_probe(kolo_communicator* communicator, int peer, int tag, int64_t timeout_ns,
                        kolo_message* message) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, communicator, [&] {
     (void)read(message, "kolo_message");
     const auto found = known(communicator).probe(peer, tag, time_of(timeout_ns));
     const auto shown = found.value_or(kolo::ProbedMessage());

@@ -26,7 +26,7 @@ Options options_of(const kolo_options* given_options) {
 template <typename Make>
 kolo_status divide(const char* function, kolo_communicator** place, kolo_communicator* old,
                    Make make) noexcept {
-  return guarded(function, [&] {
+  return guarded(function, old, [&] {
     given(place, "the place of the new communicator") = nullptr;
     auto handle = issue<kolo_communicator>({});
     known(handle.get()) = make(known(old));

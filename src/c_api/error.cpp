@@ -21,7 +21,8 @@ thread_local std::string last_text;
 kolo_status note(kolo_status status, std::string_view function, const char* message, int rank) noexcept {
   last_error.rank = rank;
   try {
-    last_error.message = function;
+    last_error.message = rank < 0 || function.empty() ? "" : "rank " + std::to_string(rank) + ": ";
+    last_error.message += function;
     if (!function.empty()) last_error.message += ": ";
     last_error.message += message;
   } catch (const std::bad_alloc&) {
@@ -30,16 +31,23 @@ kolo_status note(kolo_status status, std::string_view function, const char* mess
   return status;
 }
 
+int rank_in(const void* group) noexcept {
+  if (const void* const object = object_of(Kind::communicator, group))
+    return static_cast<const Communicator*>(object)->rank();
+  const void* const object = object_of(Kind::batch, group);
+  return object == nullptr ? -1 : static_cast<const BatchOf*>(object)->communicator.rank();
+}
+
 }  // namespace
 
-kolo_status note_current(const char* function) noexcept {
+kolo_status note_current(const char* function, const void* group) noexcept {
   const auto fail = [](kolo_status status, const Error& error) {
     return note(status, "", error.what(), error.context().peer);
   };
   try {
     throw;
   } catch (const Misuse& error) {
-    return note(KOLO_INVALID_ARGUMENT, function, error.what(), -1);
+    return note(KOLO_INVALID_ARGUMENT, function, error.what(), rank_in(group));
   } catch (const InvalidArgumentError& error) {
     return fail(KOLO_INVALID_ARGUMENT, error);
   } catch (const MismatchError& error) {

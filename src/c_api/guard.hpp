@@ -16,7 +16,8 @@
 namespace kolo::c_api {
 
 /// The status of the exception that is being handled, of `function`; kolo_error_message() tells its text.
-kolo_status note_current(const char* function) noexcept;
+/// `group`: the handle of a communicator or batch whose rank the text names; else any.
+kolo_status note_current(const char* function, const void* group) noexcept;
 
 /// While it lives, pthread_cancel() waits: it would unwind the thread's stack out of locks that other threads
 /// need, and ends the process where a function may not throw.
@@ -32,14 +33,18 @@ class NotCancelled {
 };
 
 template <typename Call>
-kolo_status guarded(const char* function, Call call) noexcept {
+kolo_status guarded(const char* function, const void* group, Call call) noexcept {
   const NotCancelled not_cancelled;
   try {
     call();
     return KOLO_OK;
   } catch (...) {
-    return note_current(function);
+    return note_current(function, group);
   }
+}
+template <typename Call>
+kolo_status guarded(const char* function, Call call) noexcept {
+  return guarded(function, nullptr, call);
 }
 
 /// The call's result; `otherwise` after an error.

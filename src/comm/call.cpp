@@ -14,9 +14,6 @@
 namespace kolo::comm {
 namespace {
 
-Status wrong(std::string_view call, const std::string& what) {
-  return Status(Code::invalid_argument, fmt::format("{}: {}", call, what), {.collective = std::string(call)});
-}
 /// A rank's own part of data that has one of each rank, in elements.
 struct OwnPart {
   std::uint64_t begin = 0;
@@ -149,6 +146,10 @@ Status check_lengths(const Call& call, int rank, int size, CountSpan counts, Cou
 
 }  // namespace
 
+Status wrong(std::string_view call, const std::string& what) {
+  return Status(Code::invalid_argument, fmt::format("{}: {}", call, what), {.collective = std::string(call)});
+}
+
 Status wrong(const Call& call, const std::string& what) {
   return wrong(schedule::name_of(call.collective), what);
 }
@@ -276,12 +277,12 @@ Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_co
   if (call.options->wire) {
     if (Status s = check_wire(key, *call.options->wire); !s.ok()) return s;
   }
-  if (Status s = check_lengths(call, rank, size, counts, recv_counts, traits, key); !s.ok()) return s;
+  Status status = check_lengths(call, rank, size, counts, recv_counts, traits, key);
   // A scaled average runs on a copy.
   if (key.op == ReduceOp::average &&
       engine::is_scaled_average(key.op, key.dtype, static_cast<std::size_t>(size)))
     key.in_place = false;
-  return {};
+  return status;
 }
 
 }  // namespace kolo::comm

@@ -73,6 +73,7 @@ inline bool is_usable(const ConstBuffer& buffer) {
 /// What is wrong with the argument of that name, which is not usable.
 std::string why_not_usable(std::string_view name, const ConstBuffer& buffer);
 /// An InvalidArgumentError of the call.
+Status wrong(std::string_view call, const std::string& what);
 Status wrong(const Call& call, const std::string& what);
 
 [[noreturn]] void throw_inside_reduction(std::string_view call);

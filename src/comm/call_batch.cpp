@@ -175,7 +175,7 @@ struct CallBatch::State {
   /// Finds out how a unit runs, or throws what is wrong with its options.
   void prepare(Communicator::State& own, Unit& unit) const {
     schedule::CallKey& key = unit.checked.key;
-    comm::check(unit.call, own.rank, own.size, {}, {}, key).throw_if_error();
+    own.require(comm::check(unit.call, own.rank, own.size, {}, {}, key));
     own.apply(unit.options, key);
     unit.call.checked = &unit.checked;
     const std::lock_guard lock(own.mutex);
@@ -261,7 +261,7 @@ struct CallBatch::State {
     comm::refuse_inside_reduction("CallBatch::start");
     Communicator::State& own = communicator.state();
     if (!std::ranges::all_of(works, &Work::done)) {
-      throw InvalidArgumentError("CallBatch::start: calls of the start before are still under way", {});
+      own.refuse(comm::wrong("CallBatch::start", "calls of the start before are still under way"));
     }
     own.with_memory([&] {
       if (!is_planned) plan(own);
@@ -273,7 +273,7 @@ struct CallBatch::State {
         if (!entry.is_message() || entry.sends != sends) continue;
         using enum Communicator::State::Message;
         works[i] = own.start_message(sends ? send : recv, sends ? entry.call.in : ConstBuffer(entry.call.out),
-                                     entry.peer, entry.tag, false);
+                                     entry.peer, entry.tag, entry.options.timeout, false);
       }
     }
     // In shared memory a blocking call takes less time than one of several that are under way.
@@ -305,19 +305,22 @@ struct CallBatch::State {
     Entry entry{.call = std::move(call), .options = options};
     entry.call.options = &options;
     check_numbered(entries.size(), [&] {
-      comm::check(entry.call, own.rank, own.size, counts, recv_counts, entry.checked.key).throw_if_error();
+      own.require(comm::check(entry.call, own.rank, own.size, counts, recv_counts, entry.checked.key));
       own.apply(options, entry.checked.key);
     });
     is_planned = false;
     entries.push_back(std::move(entry));
   }
 
-  void add_message(bool sends, ConstBuffer in, Buffer out, int peer, int tag) {
+  void add_message(bool sends, ConstBuffer in, Buffer out, int peer, int tag,
+                   std::chrono::nanoseconds timeout) {
     check_numbered(entries.size(), [&] {
-      communicator.state().check_message(sends ? "send" : "recv", sends ? in : ConstBuffer(out), peer, tag);
+      communicator.state().check_message(sends ? "send" : "recv", sends ? in : ConstBuffer(out), peer, tag,
+                                         timeout);
     });
     is_planned = false;
     entries.push_back({.call = {.collective = Collective::send_recv, .in = in, .out = out},
+                       .options = {.timeout = timeout},
                        .peer = peer,
                        .tag = tag,
                        .sends = sends});
@@ -381,11 +384,11 @@ void CallBatch::scan(BorrowedConstBuffer in, Buffer out, Reduction reduction, co
   state_->add({.collective = Collective::scan, .in = in, .out = out, .reduction = std::move(reduction)},
               options);
 }
-void CallBatch::send(BorrowedConstBuffer data, int peer, int tag) {
-  state_->add_message(true, data, {}, peer, tag);
+void CallBatch::send(BorrowedConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
+  state_->add_message(true, data, {}, peer, tag, timeout);
 }
-void CallBatch::recv(Buffer data, int peer, int tag) {
-  state_->add_message(false, {}, data, peer, tag);
+void CallBatch::recv(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
+  state_->add_message(false, {}, data, peer, tag, timeout);
 }
 
 std::size_t CallBatch::size() const noexcept {

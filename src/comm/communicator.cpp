@@ -127,18 +127,17 @@ std::chrono::nanoseconds Communicator::timeout() const {
   return known().timeout;
 }
 void Communicator::set_timeout(std::chrono::nanoseconds timeout) {
-  if (timeout.count() <= 0) {
-    throw InvalidArgumentError(
-        fmt::format("set_timeout: {} ns is no time in which a call could be over", timeout.count()), {});
-  }
-  state().timeout = timeout;
+  State& own = state();
+  if (timeout.count() <= 0)
+    own.refuse(comm::wrong("set_timeout",
+                           fmt::format("{} ns is no time in which a call could be over", timeout.count())));
+  own.timeout = timeout;
 }
 
 std::string Communicator::transport_to(int peer) const {
   comm::refuse_inside_reduction("transport_to");
   const State& s = state();
-  if (peer < 0 || peer >= s.size)
-    throw InvalidArgumentError("transport_to: no rank " + std::to_string(peer), {});
+  if (peer < 0 || peer >= s.size) s.refuse(comm::wrong("transport_to", fmt::format("no rank {}", peer)));
   return s.engine->transport_to(s.links()[static_cast<std::size_t>(peer)]);
 }
 
@@ -246,44 +245,45 @@ void Communicator::barrier(const CallOptions& options) {
   state().run(make_call(Collective::barrier, {}, {}, options));
 }
 
-Work Communicator::send_async(BorrowedConstBuffer data, int peer, int tag) {
-  return state().start_message(State::Message::send, data, peer, tag, false);
+Work Communicator::send_async(BorrowedConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
+  return state().start_message(State::Message::send, data, peer, tag, timeout, false);
 }
-void Communicator::send(ConstBuffer data, int peer, int tag) {
-  state().start_message(State::Message::send, data, peer, tag, true).wait();
+void Communicator::send(ConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
+  state().start_message(State::Message::send, data, peer, tag, timeout, true).wait();
 }
-Work Communicator::recv_async(Buffer data, int peer, int tag) {
-  return state().start_message(State::Message::recv, data, peer, tag, false);
+Work Communicator::recv_async(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
+  return state().start_message(State::Message::recv, data, peer, tag, timeout, false);
 }
-void Communicator::recv(Buffer data, int peer, int tag) {
-  state().start_message(State::Message::recv, data, peer, tag, true).wait();
+void Communicator::recv(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
+  state().start_message(State::Message::recv, data, peer, tag, timeout, true).wait();
 }
-Work Communicator::recv_any_async(Buffer data, int tag) {
-  return state().start_message(State::Message::recv_any, data, kAnyRank, tag, false);
+Work Communicator::recv_any_async(Buffer data, int tag, std::chrono::nanoseconds timeout) {
+  return state().start_message(State::Message::recv_any, data, kAnyRank, tag, timeout, false);
 }
 std::array<Work, 2> Communicator::sendrecv_async(BorrowedConstBuffer out, int to, Buffer in, int from,
-                                                 int tag) {
+                                                 int tag, std::chrono::nanoseconds timeout) {
   State& own = state();
-  own.check_message("sendrecv", out, to, tag);
-  own.check_message("sendrecv", in, from, tag);
+  own.check_message("sendrecv", out, to, tag, timeout);
+  own.check_message("sendrecv", in, from, tag, timeout);
   const auto begin = [](const ConstBuffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.data); };
   if (begin(out) < begin(in) + in.bytes() && begin(in) < begin(out) + out.bytes())
-    throw InvalidArgumentError("sendrecv: `out` and `in` overlap", {});
-  const Work receive = own.start_message(State::Message::recv, in, from, tag, false);
-  return {own.start_message(State::Message::send, out, to, tag, false), receive};
+    own.refuse(comm::wrong("sendrecv", "`out` and `in` overlap"));
+  const Work receive = own.start_message(State::Message::recv, in, from, tag, timeout, false);
+  return {own.start_message(State::Message::send, out, to, tag, timeout, false), receive};
 }
-void Communicator::sendrecv(ConstBuffer out, int to, Buffer in, int from, int tag) {
-  wait_all(sendrecv_async(out, to, in, from, tag));
+void Communicator::sendrecv(ConstBuffer out, int to, Buffer in, int from, int tag,
+                            std::chrono::nanoseconds timeout) {
+  wait_all(sendrecv_async(out, to, in, from, tag, timeout));
 }
-int Communicator::recv_any(Buffer data, int tag) {
-  const Work work = state().start_message(State::Message::recv_any, data, kAnyRank, tag, true);
+int Communicator::recv_any(Buffer data, int tag, std::chrono::nanoseconds timeout) {
+  const Work work = state().start_message(State::Message::recv_any, data, kAnyRank, tag, timeout, true);
   work.wait();
   return work.source();
 }
 
 std::optional<ProbedMessage> Communicator::probe(int peer, int tag, std::chrono::nanoseconds timeout) {
   State& own = state();
-  const Work work = own.start_message(State::Message::probe, {}, peer, tag, true);
+  const Work work = own.start_message(State::Message::probe, {}, peer, tag, {}, true);
   const bool is_over = timeout.count() > 0 ? work.wait(timeout) : work.test();
   if (!is_over) own.engine->give_up(*work.operation_);
   work.wait();  // throws what has ended it meanwhile

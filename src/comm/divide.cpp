@@ -52,19 +52,20 @@ std::string describe_list(std::string_view call, std::span<const int> ranks) {
 }
 
 /// Where this rank is in the list, or -1. Throws InvalidArgumentError for a list that cannot be.
-int place_in(std::string_view call, std::span<const int> ranks, int rank, int size) {
+template <typename State>
+int place_in(const State& own, std::string_view call, std::span<const int> ranks) {
   const auto wrong = [&](int wrong_rank, const std::string& what) {
-    throw InvalidArgumentError(fmt::format("{}: {} {}", call, wrong_rank, what), {});
+    own.refuse(comm::wrong(call, fmt::format("{} {}", wrong_rank, what)));
   };
-  std::vector<bool> seen(static_cast<std::size_t>(size), false);
+  std::vector<bool> seen(static_cast<std::size_t>(own.size), false);
   int place = -1;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const int listed = ranks[i];
-    if (listed < 0 || listed >= size)
-      wrong(listed, fmt::format("is not a rank of this communicator of {}", size));
+    if (listed < 0 || listed >= own.size)
+      wrong(listed, fmt::format("is not a rank of this communicator of {}", own.size));
     if (seen[static_cast<std::size_t>(listed)]) wrong(listed, "is listed twice");
     seen[static_cast<std::size_t>(listed)] = true;
-    if (listed == rank) place = static_cast<int>(i);
+    if (listed == own.rank) place = static_cast<int>(i);
   }
   return place;
 }
@@ -178,7 +179,7 @@ std::shared_ptr<Communicator::State> Communicator::State::open_part(engine::Grou
 Communicator Communicator::subgroup(std::span<const int> ranks) {
   State& parent = state();
   return parent.with_memory([&] {
-    const int place = place_in("subgroup", ranks, parent.rank, parent.size);
+    const int place = place_in(parent, "subgroup", ranks);
     const std::vector<int> listed(ranks.begin(), ranks.end());
     return divide(place < 0 ? -1 : 0, place, &listed);
   });
@@ -206,11 +207,8 @@ Communicator Communicator::create_group(std::span<const int> ranks) {
   comm::refuse_inside_reduction(kName);
   State& parent = state();
   return parent.with_memory([&] {
-    if (place_in(kName, ranks, parent.rank, parent.size) < 0) {
-      throw InvalidArgumentError(
-          fmt::format("{}: rank {} calls it and is not listed", describe_list(kName, ranks), parent.rank),
-          {});
-    }
+    if (place_in(parent, kName, ranks) < 0)
+      parent.refuse(comm::wrong(describe_list(kName, ranks), "this rank calls it and is not listed"));
     const std::vector<int> listed(ranks.begin(), ranks.end());
     std::vector<int> members = listed;
     std::ranges::sort(members);

@@ -155,8 +155,8 @@ Wire Communicator::State::wire_for(const schedule::CallKey& key, const CallOptio
   // An algorithm that the caller names may not support the format, and within one host's memory there is no
   // wire.
   const bool is_free = options.algorithm.empty() && group->team == nullptr && !meeting;
-  const Wire wanted = config().wire;
-  return is_free && wanted != Wire::native && comm::why_not_rounded(key).empty() ? wanted : Wire::native;
+  if (!is_free || config().wire == Wire::native || !comm::why_not_rounded(key).empty()) return Wire::native;
+  return config().wire;
 }
 
 void Communicator::State::apply(const CallOptions& options, schedule::CallKey& key) const {
@@ -181,9 +181,10 @@ std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const s
   }
   const std::uint64_t bytes =
       key.is_rounded() ? kernels::wire_format(key.wire).bytes(key.count) : key.count * size_of(key.dtype);
-  const algorithms::ConfiguredAlgorithm chosen =
-      chooser->choose(key, bytes, meeting ? meeting_algorithm(key.collective) : config().algorithm)
-          .value_or_throw();
+  const Result<algorithms::ConfiguredAlgorithm> choice =
+      chooser->choose(key, bytes, meeting ? meeting_algorithm(key.collective) : config().algorithm);
+  require(choice.status());
+  const algorithms::ConfiguredAlgorithm& chosen = choice.value();
   prepared->algorithm = chosen.name();
   signature.reduction = reduction_and_wire(key.op, key.wire);
   signature.algorithm = static_cast<std::uint8_t>(chosen.algorithm - algorithms::algorithms().data());
@@ -215,11 +216,11 @@ Work Communicator::State::start(comm::Call&& call, bool waits_now, comm::CountSp
     key = call.checked->key;
     known = call.checked->prepared.get();
   } else {
-    with_memory([&] {
+    require(with_memory([&] {
       Status status = comm::check(call, rank, size, counts, recv_counts, key);
       if (status.ok()) apply(options, key);
       return status;
-    }).throw_if_error();
+    }));
   }
   comm::Unscaled unscaled;
   if (call.reduction.factor() != nullptr) [[unlikely]]
@@ -254,18 +255,25 @@ Work Communicator::State::start(comm::Call&& call, bool waits_now, comm::CountSp
   });
 }
 
-void Communicator::State::check_message(const char* name, ConstBuffer data, int peer, int tag) const {
+void Communicator::State::refuse(const Status& status) const {
+  ErrorContext context = status.context();
+  context.peer = rank;
+  Status(status.code(), fmt::format("rank {}: {}", rank, status.message()), context).throw_if_error();
+}
+
+void Communicator::State::check_message(const char* name, ConstBuffer data, int peer, int tag,
+                                        std::chrono::nanoseconds own_timeout) const {
   comm::refuse_inside_reduction(name);
-  const auto wrong = [&](const std::string& what) {
-    Status(Code::invalid_argument, fmt::format("{}: {}", name, what), {.collective = name}).throw_if_error();
-  };
+  const auto wrong = [&](const std::string& what) { refuse(comm::wrong(name, what)); };
   if (peer < 0 || peer >= size)
     wrong(fmt::format("peer {} is not a rank of this communicator of {}", peer, size));
   if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
   if (!comm::is_usable(data)) wrong(comm::why_not_usable("data", data));
+  if (own_timeout.count() < 0) wrong(fmt::format("the timeout is negative: {} ns", own_timeout.count()));
 }
 
-Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now) {
+Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer, int tag,
+                                        std::chrono::nanoseconds own_timeout, bool waits_now) {
   const bool sends = kind == Message::send;
   const bool probes = kind == Message::probe;
   const bool is_from_any = kind == Message::recv_any || probes;
@@ -275,7 +283,7 @@ Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer
                 : is_from_any ? "recv_any"
                 : sends       ? "send"
                               : "recv",
-                data, planned_peer, tag);
+                data, planned_peer, tag, own_timeout);
   const schedule::CallKey key{.collective = schedule::Collective::send_recv,
                               .dtype = data.dtype,
                               .root = sends ? peer : -1 - planned_peer,
@@ -292,7 +300,7 @@ Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer
     const engine::PreparedCall& prepared = plans.get(key, [&] { return prepare(key); });
     spec.prepared = &prepared;
     spec.signature = prepared.signature;
-    spec.timeout = timeout;
+    spec.timeout = own_timeout.count() > 0 ? own_timeout : timeout.load();
     spec.counts = !meeting && !probes;
     const std::uint32_t index = sends ? messages_sent[{peer, tag}]++ : 0;
     spec.sequence = engine::MessageNumber{static_cast<std::uint32_t>(tag), index}.sequence();

@@ -112,11 +112,20 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   void run(comm::Call&& call, comm::CountSpan counts = {}, comm::CountSpan recv_counts = {}) {
     start(std::move(call), true, counts, recv_counts).wait();
   }
+  /// Throws what is wrong with a call of this rank, and names the rank.
+  void require(const Status& status) const {
+    if (!status.ok()) [[unlikely]]
+      refuse(status);
+  }
+  void refuse(const Status& status) const;
   /// Throws InvalidArgumentError for what no message of the call `name` can have.
-  void check_message(const char* name, ConstBuffer data, int peer, int tag) const;
+  void check_message(const char* name, ConstBuffer data, int peer, int tag,
+                     std::chrono::nanoseconds own_timeout) const;
   enum class Message { send, recv, recv_any, probe };
   /// `data`: what is sent, or writable memory. `peer`: kAnyRank for recv_any, and for a probe perhaps.
-  Work start_message(Message kind, ConstBuffer data, int peer, int tag, bool waits_now);
+  /// `own_timeout`: of this message; zero: that of the communicator.
+  Work start_message(Message kind, ConstBuffer data, int peer, int tag, std::chrono::nanoseconds own_timeout,
+                     bool waits_now);
 };
 
 }  // namespace kolo

@@ -144,6 +144,7 @@ static void messages_by_kolo_start(void) {
   kolo_call send = {.size = sizeof send, .collective = KOLO_SEND, .in = floats(&number, 1), .peer = next, .tag = 3};
   kolo_call recv = {.size = sizeof recv, .collective = KOLO_RECV, .out = floats(&got, 1), .tag = 3};
   recv.peer = KOLO_ANY_RANK;
+  recv.timeout_ns = 20LL * kSecond;
   kolo_work* work = NULL;
   OK(kolo_start(group, &recv, &work));
   OK(kolo_start(group, &send, NULL));

@@ -47,6 +47,9 @@ static void wrong_values(void) {
   REFUSED(kolo_all_reduce(group, &value, &value, 1, KOLO_FLOAT32, KOLO_BIT_AND, NULL), "bit_and of float32");
   REFUSED(kolo_all_reduce(group, &value, &value, 1, KOLO_FLOAT32, KOLO_CUSTOM, NULL),
           "kolo_all_reduce: `combine` of KOLO_CUSTOM is null");
+  REFUSED(kolo_all_reduce(group, &value, &value, 1, KOLO_FLOAT32, KOLO_PREMULTIPLIED_SUM, NULL),
+          "kolo_all_reduce: only kolo_start() takes a factor");
+  CHECK(kolo_error_rank() == rank);
   REFUSED(kolo_all_gather(group, &value, &value, UINT64_MAX / 2, NULL, KOLO_FLOAT32, NULL), "all_gather");
   REFUSED(kolo_scan(group, &value, &value, 1, KOLO_FLOAT32, KOLO_AVERAGE, NULL), "scan");
   REFUSED(kolo_broadcast(group, &value, 1, KOLO_FLOAT32, ranks, NULL), "broadcast");
@@ -83,9 +86,12 @@ static void wrong_values(void) {
   call = good;
   call.timeout_ns = -5;
   REFUSED(kolo_start(group, &call, NULL), "kolo_start: the time is negative: -5 ns");
+  call.collective = KOLO_RECV;
+  REFUSED(kolo_start(group, &call, NULL), "kolo_start: the time is negative: -5 ns");
   call = good;
   call.algorithm = "magic";
   REFUSED(kolo_start(group, &call, NULL), "magic");
+  CHECK(strncmp(kolo_error_message(), "rank ", 5) == 0 && kolo_error_rank() == rank);
   call = good;
   call.stream = &value;
   REFUSED(kolo_start(group, &call, NULL), "stream");

@@ -251,13 +251,14 @@ TEST_P(BatchOver, AWrongCallIsNamedBeforeAnyStarts) {
       const std::string error = thrown_by(call);
       require(error.find(said) != std::string::npos, "'" + error + "' is not: " + said);
     };
+    const std::string second = "call 1 of the batch: rank " + std::to_string(c.rank()) + ": ";
     CallBatch batch(c);
     batch.all_reduce(data);
-    expect([&] { batch.reduce(data, data, 2); }, "call 1 of the batch: reduce: root 2");
-    expect([&] { batch.all_gather(data, five); }, "call 1 of the batch: all_gather: ");
-    expect([&] { batch.send(data, 7); }, "call 1 of the batch: send: peer 7");
-    expect([&] { batch.recv(word, 1, -1); }, "call 1 of the batch: recv: tag -1");
-    expect([&] { batch.all_reduce(word, ReduceOp::average); }, "call 1 of the batch: all_reduce: ");
+    expect([&] { batch.reduce(data, data, 2); }, second + "reduce: root 2");
+    expect([&] { batch.all_gather(data, five); }, second + "all_gather: ");
+    expect([&] { batch.send(data, 7); }, second + "send: peer 7");
+    expect([&] { batch.recv(word, 1, -1); }, second + "recv: tag -1");
+    expect([&] { batch.all_reduce(word, ReduceOp::average); }, second + "all_reduce: ");
     require(batch.size() == 1, "a call that was refused is part of the batch");
     for (const bool is_alone : {true, false}) {
       batch.clear();

@@ -134,8 +134,8 @@ TEST_P(GroupsOver, WrongListsAreRefused) {
     refused({-1, c.rank()}, "create_group: -1 is not a rank");
     refused({c.rank(), c.rank()}, "is listed twice");
     const int next = (c.rank() + 1) % 3;
-    refused({next}, "create_group({" + std::to_string(next) + "}): rank " + std::to_string(c.rank()) +
-                        " calls it and is not listed");
+    refused({next}, "rank " + std::to_string(c.rank()) + ": create_group({" + std::to_string(next) +
+                        "}): this rank calls it and is not listed");
     refused({}, "create_group({})");
     c.barrier();
   });

@@ -97,11 +97,11 @@ TEST_P(ProbeOver, FailsAsARecvDoes) {
     expect_said(gone.errors[0], {"rank 1 has left", "with tag 7 failed"});
   }
   expect_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
-    const auto refused = [](const std::function<void()>& call) {
+    const auto refused = [&](const std::function<void()>& call) {
       try {
         call();
       } catch (const InvalidArgumentError& error) {
-        return std::string(error.what()).starts_with("probe: ");
+        return std::string(error.what()).starts_with("rank " + std::to_string(c.rank()) + ": probe: ");
       }
       return false;
     };

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <thread>
 
+#include "kolo/call_batch.hpp"
 #include "support/cluster.hpp"
 #include "support/require.hpp"
 #include "support/transports.hpp"
@@ -56,6 +57,17 @@ TEST_P(TimeoutsOver, OfACallMeanWhatTheySay) {
                    [&](Communicator& c) { c.all_reduce(data, ReduceOp::sum, options); });
     expect_timeout(GetParam(), timeout, {"all_gather(3000 float32"},
                    [&](Communicator& c) { c.all_gather_async(data, all, {}, options).wait(); });
+    expect_timeout(GetParam(), timeout, {"recv(1000 float32) from rank 1 with tag 7"},
+                   [&](Communicator& c) { c.recv(data, 1, 7, timeout); });
+    expect_timeout(GetParam(), timeout, {"from rank 1 with tag 7"}, [&](Communicator& c) {
+      CallBatch batch(c);
+      batch.recv(data, 1, 7, timeout);
+      batch.run();
+    });
+    expect_timeout(GetParam(), timeout, {"to rank 1 with tag 7"}, [&](Communicator& c) {
+      const std::vector<float> more(10'000'000);  // no link takes it before its receive
+      c.send(more, 1, 7, timeout);
+    });
     expect_timeout(GetParam(), timeout, {"barrier"}, [&](Communicator& c) {
       // No thread waits: the progress thread looks at the time.
       const Work barrier = c.barrier_async(options);
@@ -141,6 +153,7 @@ TEST_P(TimeoutsOver, ThatMakeNoSenseAreRefused) {
       refused("all_reduce: the timeout is negative",
               [&] { c.all_reduce(data, ReduceOp::sum, {.timeout = nanoseconds(-1)}); });
     }
+    refused(": recv: the timeout is negative", [&] { c.recv(data, 1 - c.rank(), 7, nanoseconds(-1)); });
     c.all_reduce(data, ReduceOp::sum, {.timeout = nanoseconds(0)});
     require(data[0] == 2 && c.timeout() == kPatience, "a refused timeout has changed something");
     Communicator before = c.split(0);
