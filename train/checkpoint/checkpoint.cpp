@@ -23,11 +23,10 @@
 #include "checkpoint/writer.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
+#include "libtorch/archives.hpp"
 #include "libtorch/first_use.hpp"
 #include "libtorch/gradient_listener.hpp"
-#include "libtorch/hook_archive.hpp"
-#include "libtorch/optimizer_archive.hpp"
-#include "libtorch/random_state.hpp"
+#include "libtorch/thread_state.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"
 

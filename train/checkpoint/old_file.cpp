@@ -7,8 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "libtorch/optimizer_archive.hpp"
-#include "libtorch/optimizer_state.hpp"
+#include "libtorch/archives.hpp"
 
 namespace kolo::train {
 namespace {

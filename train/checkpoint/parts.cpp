@@ -10,7 +10,7 @@
 
 #include "gradients/reducer.hpp"
 #include "kolo/train/optim.hpp"
-#include "libtorch/optimizer_state.hpp"
+#include "libtorch/archives.hpp"
 
 namespace kolo::train {
 namespace {

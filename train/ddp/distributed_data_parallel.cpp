@@ -19,7 +19,6 @@
 #include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"
 #include "ranks/model.hpp"
-#include "ranks/replicas.hpp"
 
 namespace kolo {
 namespace {
@@ -57,10 +56,9 @@ std::vector<PlacedParameter> placed_by(const torch::nn::Module& module, const tr
 }  // namespace
 
 struct DistributedDataParallelBase::State {
-  State(std::shared_ptr<torch::nn::Module> module_, Communicator communicator_,
+  State(std::shared_ptr<torch::nn::Module> module_, Communicator& communicator,
         const DistributedDataParallelOptions& options_)
       : module(std::move(module_)),
-        communicator(std::move(communicator_)),
         own(communicator.split(0)),
         options(options_),
         model(agreed(module.get(), options, own)),
@@ -90,11 +88,15 @@ struct DistributedDataParallelBase::State {
       kinds.push_back(
           std::make_unique<train::TableAveraging>(model.trainable, model.tables, own, options.sparse_method));
     }
-    const auto add = [&]<typename Kind>(Kind*& kind) {
-      kinds.push_back(std::make_unique<Kind>(model.trainable, dense, own, options));
-      whole = kind = static_cast<Kind*>(kinds.back().get());
-    };
-    options.overlap_forward ? add(sliced) : options.hook ? add(hooked) : add(whole);
+    if (options.overlap_forward) {
+      auto kind = std::make_unique<train::SlicedAveraging>(model.trainable, dense, own, options);
+      whole = sliced = kind.get();
+      kinds.push_back(std::move(kind));
+    } else {
+      auto kind = std::make_unique<train::WholeAveraging>(model.trainable, dense, own, options);
+      whole = kind.get();
+      kinds.push_back(std::move(kind));
+    }
     return kinds;
   }
 
@@ -205,13 +207,10 @@ struct DistributedDataParallelBase::State {
   }
 
   std::shared_ptr<torch::nn::Module> module;
-  Communicator communicator;  ///< the caller's, which the caller goes on using
-  Communicator own;           ///< so calls on the caller's cannot come between those of a step
+  Communicator own;  ///< so calls on the caller's cannot come between those of a step
   DistributedDataParallelOptions options;
   train::Model model;
-  // Kinds of the reducer; the last two are null unless options ask for them.
-  train::WholeAveraging* whole = nullptr;
-  train::HookAveraging* hooked = nullptr;
+  train::WholeAveraging* whole = nullptr;  ///< kinds of the reducer; they are one with overlap_forward
   train::SlicedAveraging* sliced = nullptr;
   train::Reducer reducer;
   train::Replicator buffers;
@@ -227,10 +226,10 @@ struct DistributedDataParallelBase::State {
 
 DistributedDataParallelBase::DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
                                                          Communicator communicator,
-                                                         DistributedDataParallelOptions options) {
-  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
-  if (!options.timeline) options.timeline = communicator.timeline();
-  state_ = std::make_unique<State>(std::move(module), std::move(communicator), options);
+                                                         DistributedDataParallelOptions options)
+    : ParallelModel(std::move(communicator)) {
+  if (!options.timeline) options.timeline = this->communicator().timeline();
+  state_ = std::make_unique<State>(std::move(module), this->communicator(), options);
 }
 
 DistributedDataParallelBase::~DistributedDataParallelBase() = default;
@@ -344,7 +343,7 @@ void DistributedDataParallelBase::set_loss_scale(float scale) {
         "be made all the same",
         {});
   }
-  if (state_->hooked != nullptr) state_->hooked->set_loss_scale(scale);
+  state_->whole->set_loss_scale(scale);
 }
 
 bool DistributedDataParallelBase::averages_are_finite() const {
@@ -363,10 +362,6 @@ std::vector<PlacedParameter> placed_parameters(const torch::nn::Module& module,
 
 const PlacedModel& DistributedDataParallelBase::placed() const {
   return state_->placement.get();
-}
-
-Communicator& DistributedDataParallelBase::communicator() noexcept {
-  return state_->communicator;
 }
 
 std::vector<DistributedDataParallelBase::BucketInfo> DistributedDataParallelBase::buckets() const {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ranks/failure.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo::train {
 

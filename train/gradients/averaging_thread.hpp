@@ -32,6 +32,8 @@ class AveragingThread {
   AveragingThread(const AveragingThread&) = delete;
   AveragingThread& operator=(const AveragingThread&) = delete;
 
+  /// Of the jobs' calls.
+  Communicator& communicator() noexcept { return communicator_; }
   void start(AveragingJob& job);
   /// Blocks until all jobs are over. Throws the first error of a job; the jobs behind that one have been left
   /// out. Returns whether all averages are finite.

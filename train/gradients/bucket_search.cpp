@@ -1,7 +1,6 @@
 #include "gradients/bucket_search.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -175,31 +174,26 @@ BucketSearch::Layout BucketSearch::decide(const Communicator& communicator, cons
   plan_.per_mebibyte = std::chrono::duration<double>(price.per_byte * (1 << 20));
   plan_.is_final = !is_steady_ || !is_better || rounds_ == kMostRounds ||
                    borders.end - last_ready > (1 - kLeastGain) * least_exposed_;
-  const Layout next = plan_.is_final ? best_ : assign_buckets(gradients, order, borders.ends);
+  Layout next = plan_.is_final ? best_ : assign_buckets(gradients, order, borders.ends);
   plan_.exposed = std::chrono::duration<double>(end_of(next, gradients, price) - last_ready);
   return next;
 }
 
 void BucketSearch::tell(Communicator& communicator, Layout& layout) {
-  // All ranks have as many parameters in buckets, and no more buckets than that.
+  communicator.broadcast(Buffer(&plan_, sizeof plan_, DType::uint8), 0);
+  // All ranks have as many parameters in buckets. The last one of a bucket is marked.
   std::vector<std::uint64_t> words;
-  for (const auto* duration : {&plan_.latency, &plan_.per_mebibyte, &plan_.exposed, &plan_.exposed_before})
-    words.push_back(std::bit_cast<std::uint64_t>(duration->count()));
-  words.push_back(plan_.is_final ? 1 : 0);
-  const std::size_t header = words.size();
   for (const auto& members : layout) {
     for (std::size_t i = 0; i < members.size(); ++i)
       words.push_back(members[i] << 1 | (i + 1 == members.size() ? 1 : 0));
   }
   communicator.broadcast(Buffer(words), 0);
-  std::size_t word = 0;
-  for (auto* duration : {&plan_.latency, &plan_.per_mebibyte, &plan_.exposed, &plan_.exposed_before})
-    *duration = std::chrono::duration<double>(std::bit_cast<double>(words[word++]));
-  plan_.is_final = words[word] != 0;
-  layout.assign(1, {});
-  for (word = header; word < words.size(); ++word) {
-    layout.back().push_back(words[word] >> 1);
-    if ((words[word] & 1) != 0 && word + 1 < words.size()) layout.emplace_back();
+  layout.clear();
+  bool ends = true;
+  for (const std::uint64_t word : words) {
+    if (ends) layout.emplace_back();
+    layout.back().push_back(word >> 1);
+    ends = (word & 1) != 0;
   }
 }
 

@@ -11,7 +11,7 @@
 
 #include "kolo/error.hpp"
 #include "libtorch/gradient_listener.hpp"
-#include "ranks/failure.hpp"
+#include "ranks/agreement.hpp"
 
 namespace kolo::train {
 

@@ -17,8 +17,7 @@
 #include "gradients/static_graph.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "libtorch/gradient_listener.hpp"
-#include "libtorch/leaf_watch.hpp"
-#include "ranks/replicas.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

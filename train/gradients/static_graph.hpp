@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ranks/replicas.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

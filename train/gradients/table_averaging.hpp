@@ -13,7 +13,7 @@
 #include "gradients/averaging_thread.hpp"
 #include "kolo/sparse.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "ranks/replicas.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

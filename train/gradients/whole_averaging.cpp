@@ -1,7 +1,6 @@
 #include "gradients/whole_averaging.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -13,15 +12,16 @@
 namespace kolo::train {
 
 WholeAveraging::WholeAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own,
-                               const Communicator& communicator,
-                               const DistributedDataParallelOptions& options)
+                               Communicator communicator, const DistributedDataParallelOptions& options)
     : Averaging(communicator),
       parameters_(std::move(parameters)),
       is_own_(parameters_.size(), false),
       // What travels in slices is not to be waited for in larger units.
       bytes_(options.overlap_forward ? std::min(options.bucket_bytes, kSliceBytes) : options.bucket_bytes),
       first_bytes_(std::min(options.first_bucket_bytes, bytes_)),
-      wire_(options.wire) {
+      wire_(options.wire),
+      hook_(options.hook) {
+  if (hook_) thread_.emplace(communicator.split(0));
   for (const std::size_t i : own) is_own_[i] = true;
   if (options.bucket_borders == BucketBorders::measured && communicator_.size() > 1)
     search_ = std::make_unique<BucketSearch>(parameters_.size(), options);
@@ -69,6 +69,7 @@ std::vector<std::size_t> WholeAveraging::ends() const {
 
 void WholeAveraging::prepare() {
   if (search_) search_->begin();
+  if (thread_) thread_->communicator().set_label(kLabel, step_);
 }
 
 void WholeAveraging::take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) {
@@ -88,62 +89,32 @@ void WholeAveraging::scale(std::size_t bucket) {
 }
 
 void WholeAveraging::start(std::size_t bucket) {
-  scale(bucket);
-  buckets_[bucket].start(communicator_, wire_);
+  const bool is_hooked_one = is_hooked(buckets_[bucket]);
+  if (!is_hooked_one || hook_->is_mean()) scale(bucket);
+  if (is_hooked_one) {
+    buckets_[bucket].start(*thread_, *hook_,
+                           {.index = bucket, .loss_scale = loss_scale_, .contributes = share_.contributes});
+  } else {
+    buckets_[bucket].start(communicator_, wire_);
+  }
 }
 
 void WholeAveraging::wait() {
+  if (thread_) are_finite_ = thread_->wait();
   for (Bucket& bucket : buckets_) bucket.wait();
+  // What did not go through the hook counts as well: a step is skipped as a whole.
+  for (const Bucket& bucket : buckets_) {
+    if (thread_ && !is_hooked(bucket)) are_finite_ = are_finite_ && bucket.is_finite();
+  }
 }
 
 void WholeAveraging::settle() noexcept {
+  if (thread_) thread_->settle();
   for (Bucket& bucket : buckets_) bucket.settle();
 }
 
 bool WholeAveraging::are_finite() const {
-  return std::ranges::all_of(buckets_, &Bucket::is_finite);
-}
-
-HookAveraging::HookAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own,
-                             Communicator communicator, const DistributedDataParallelOptions& options)
-    : WholeAveraging(std::move(parameters), std::move(own), communicator, options),
-      hook_(options.hook),
-      hook_communicator_(communicator.split(0)),
-      thread_(hook_communicator_) {}
-
-void HookAveraging::prepare() {
-  WholeAveraging::prepare();
-  hook_communicator_.set_label(kLabel, step_);
-}
-
-void HookAveraging::start(std::size_t bucket) {
-  if (!is_hooked(buckets_[bucket])) {
-    WholeAveraging::start(bucket);
-    return;
-  }
-  if (hook_->is_mean()) scale(bucket);
-  buckets_[bucket].start(thread_, *hook_,
-                         {.index = bucket, .loss_scale = loss_scale_, .contributes = share_.contributes});
-}
-
-void HookAveraging::wait() {
-  std::exception_ptr error;
-  try {
-    WholeAveraging::wait();
-  } catch (...) {
-    error = std::current_exception();
-  }
-  are_finite_ = thread_.wait();
-  if (error) std::rethrow_exception(error);
-  // What did not go through the hook counts as well: a step is skipped as a whole.
-  for (const Bucket& bucket : buckets_) {
-    if (!is_hooked(bucket)) are_finite_ = are_finite_ && bucket.is_finite();
-  }
-}
-
-void HookAveraging::settle() noexcept {
-  thread_.settle();
-  WholeAveraging::settle();
+  return thread_ ? are_finite_ : std::ranges::all_of(buckets_, &Bucket::is_finite);
 }
 
 }  // namespace kolo::train

@@ -1,4 +1,4 @@
-// WholeAveraging, HookAveraging: dense gradients side by side in buckets, a collective or a hook for each.
+// WholeAveraging: dense gradients side by side in buckets, a collective or a hook for each.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -14,21 +14,23 @@
 #include "gradients/bucket.hpp"
 #include "gradients/bucket_search.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "ranks/replicas.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 
 /// One all_reduce a bucket, in the options' wire format, starts inside backward. Gradients live in the
-/// buckets.
+/// buckets. With a hook, that averages the buckets of float32, one after another, in a thread of its own.
 class WholeAveraging : public Averaging {
  public:
-  /// `own` index those of `parameters` that it averages. Of `options` it takes the buckets' sizes and the
-  /// wire format. Laid out against the order of `own`: backward runs against the order in which parameters
-  /// are registered and used, as a rule.
-  WholeAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own,
-                 const Communicator& communicator, const DistributedDataParallelOptions& options);
+  /// `own` index those of `parameters` that it averages. Of `options` it takes the buckets' sizes, the wire
+  /// format and the hook, with which it is collective: Communicator::split(). Laid out against the order of
+  /// `own`: backward runs against the order in which parameters are registered and used, as a rule.
+  WholeAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own, Communicator communicator,
+                 const DistributedDataParallelOptions& options);
 
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  /// What the hook is told: see GradientBucket.
+  void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
   BucketPlan plan() const { return search_ ? search_->plan() : BucketPlan{.is_final = true}; }
 
   void lay_out(std::span<const std::size_t> order, std::span<const std::size_t> ends) final;
@@ -61,38 +63,16 @@ class WholeAveraging : public Averaging {
     return buckets_[bucket].views()[slot];
   }
   void fill(std::vector<std::vector<std::size_t>> members);
+  bool is_hooked(const Bucket& bucket) const { return thread_ && bucket.buffer().dtype == DType::float32; }
 
   std::vector<bool> is_own_;
   const std::uint64_t bytes_, first_bytes_;  ///< of a bucket, and of the first one
   const std::optional<Wire> wire_;
   std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
-};
-
-/// A hook averages the buckets of float32, one after another, in a thread of its own; buckets of other types
-/// travel whole.
-class HookAveraging final : public WholeAveraging {
- public:
-  /// Collective: takes a communicator of its own by Communicator::split().
-  HookAveraging(std::vector<NamedTensor> parameters, std::vector<std::size_t> own, Communicator communicator,
-                const DistributedDataParallelOptions& options);
-
-  /// What the hook is told: see GradientBucket.
-  void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
-
-  void wait() override;
-  void settle() noexcept override;
-  bool are_finite() const override { return are_finite_; }
-
- private:
-  void prepare() override;
-  void start(std::size_t bucket) override;
-  bool is_hooked(const Bucket& bucket) const { return bucket.buffer().dtype == DType::float32; }
-
   const std::shared_ptr<GradientHook> hook_;
   float loss_scale_ = 1;
-  bool are_finite_ = true;
-  Communicator hook_communicator_;
-  AveragingThread thread_;
+  bool are_finite_ = true;                 ///< with a hook
+  std::optional<AveragingThread> thread_;  ///< last, as its jobs use the rest; none without a hook
 };
 
 }  // namespace kolo::train

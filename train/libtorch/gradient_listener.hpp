@@ -1,9 +1,11 @@
-// GradientListener: learns from autograd that a gradient is there, and that a run of its engine is over.
+// GradientListener, LeafWatch: learn from autograd that a gradient is there, and that a run of its engine is
+// over.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace kolo::train {
@@ -66,5 +69,26 @@ void queue_end(GradientListener& listener);
 /// For the run that this thread is in, also in the callbacks at its end: whether a function in another run
 /// called it, to compute a part of the model anew (checkpointing).
 bool is_nested_run();
+
+/// Learns that a backward() has given some leaf of autograd's graph a gradient. While it watches, each node
+/// of a backward() in its thread costs a callback. Not thread-safe.
+class LeafWatch {
+ public:
+  LeafWatch() = default;
+  ~LeafWatch() { stop(); }
+  LeafWatch(const LeafWatch&) = delete;
+  LeafWatch& operator=(const LeafWatch&) = delete;
+
+  /// Watches this thread from now on.
+  void start();
+  void stop() noexcept;
+  /// Whether a leaf has got a gradient since start(), in the same thread.
+  bool has_seen() const noexcept;
+
+ private:
+  std::uint64_t seen_before_ = 0;
+  at::CallbackHandle handle_ = at::INVALID_CALLBACK_HANDLE;
+  std::thread::id thread_;
+};
 
 }  // namespace kolo::train

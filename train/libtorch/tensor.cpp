@@ -6,14 +6,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "kolo/error.hpp"
 #include "libtorch/first_use.hpp"
 
 namespace kolo {
-
 namespace {
 
 std::optional<DType> known_type(at::ScalarType type) {
@@ -73,6 +71,14 @@ Buffer moved(const at::Tensor& tensor) {
   if (!is_plain || known_type(tensor.scalar_type())) return buffer_of(tensor);
   train::FirstUse::touch(tensor);
   return {tensor.data_ptr(), tensor.nbytes(), DType::uint8};
+}
+
+/// Starts a call that reads `in` and writes `out`.
+template <typename Start>
+TensorWork started(const at::Tensor& in, const at::Tensor& out, const Start& start) {
+  at::Tensor read = contiguous_of(in), memory = memory_for(out);
+  Work work = start(buffer_of(read), buffer_of(memory));
+  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
 }
 
 }  // namespace
@@ -155,32 +161,31 @@ TensorWork all_reduce_async(const at::Tensor& tensor, Communicator& communicator
 
 TensorWork all_reduce_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Reduction& reduction, const CallOptions& options) {
-  at::Tensor read = contiguous_of(in), memory = memory_for(out);
-  Work work = communicator.all_reduce_async(buffer_of(read), buffer_of(memory), reduction, options);
-  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
+  return started(in, out, [&](ConstBuffer from, Buffer to) {
+    return communicator.all_reduce_async(from, to, reduction, options);
+  });
 }
 
 TensorWork all_gather_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Counts& counts, const CallOptions& options) {
-  at::Tensor read = contiguous_of(in), memory = memory_for(out);
-  Work work = communicator.all_gather_async(buffer_of(read), buffer_of(memory), counts, options);
-  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
+  return started(in, out, [&](ConstBuffer from, Buffer to) {
+    return communicator.all_gather_async(from, to, counts, options);
+  });
 }
 
 TensorWork reduce_scatter_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                                 const Reduction& reduction, const Counts& counts,
                                 const CallOptions& options) {
-  at::Tensor read = contiguous_of(in), memory = memory_for(out);
-  Work work =
-      communicator.reduce_scatter_async(buffer_of(read), buffer_of(memory), reduction, counts, options);
-  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
+  return started(in, out, [&](ConstBuffer from, Buffer to) {
+    return communicator.reduce_scatter_async(from, to, reduction, counts, options);
+  });
 }
 
 TensorWork all_to_all_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Counts& sent, const Counts& received, const CallOptions& options) {
-  at::Tensor read = contiguous_of(in), memory = memory_for(out);
-  Work work = communicator.all_to_all_async(buffer_of(read), buffer_of(memory), sent, received, options);
-  return TensorWork(std::move(work), std::move(read), std::move(memory), out);
+  return started(in, out, [&](ConstBuffer from, Buffer to) {
+    return communicator.all_to_all_async(from, to, sent, received, options);
+  });
 }
 
 TensorWork scatter_async(const at::Tensor& in, const at::Tensor& out, int root, Communicator& communicator,

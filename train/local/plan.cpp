@@ -3,9 +3,9 @@
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
-#include "ranks/failure.hpp"
+#include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"
-#include "ranks/replicas.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

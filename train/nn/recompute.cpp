@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "libtorch/autocast_state.hpp"
-#include "libtorch/random_state.hpp"
+#include "libtorch/thread_state.hpp"
 
 namespace kolo::train {
 namespace {

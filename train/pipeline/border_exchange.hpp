@@ -12,7 +12,7 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/tensor.hpp"
-#include "pipeline/message_plan.hpp"
+#include "pipeline/schedule.hpp"
 
 namespace kolo::train {
 

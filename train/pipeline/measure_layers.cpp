@@ -5,10 +5,10 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <utility>
 
+#include "gradients/times.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 
@@ -18,16 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kWarmUp = 2;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double middle_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 /// Buffers and gradients as they were when it was made.
 class KeptState {
@@ -81,13 +71,13 @@ void run_layers(torch::nn::Sequential& layers, const at::Tensor& input,
     const at::Tensor given = own.requires_grad() ? own.clone() : own;  // no leaf: layers may work in place
     const auto begin = Clock::now();
     const at::Tensor output = layer.forward(given);
-    const double forward = seconds_since(begin);
+    const double forward = train::seconds_of(Clock::now() - begin);
     double backward = 0;
     if (output.requires_grad()) {
       const at::Tensor gradient = at::ones_like(output);
       const auto begin_backward = Clock::now();
       torch::autograd::backward({output}, {gradient});
-      backward = seconds_since(begin_backward);
+      backward = train::seconds_of(Clock::now() - begin_backward);
     }
     times[index].first.push_back(forward);
     times[index].second.push_back(backward);
@@ -136,8 +126,8 @@ std::vector<LayerCost> measure_layers(torch::nn::Sequential layers, const at::Te
   }
   for (int i = 0; i < repeats; ++i) run_layers(layers, input, times);
   for (std::size_t i = 0; i < costs.size(); ++i) {
-    costs[i].forward_s = middle_of(times[i].first);
-    costs[i].backward_s = middle_of(times[i].second);
+    costs[i].forward_s = train::median_of(times[i].first);
+    costs[i].backward_s = train::median_of(times[i].second);
   }
   measure_memory(layers, input, costs);
   return costs;

@@ -46,13 +46,6 @@ std::string text_of(const PipelineModel& model) {
   return text.str() + '\n' + train::text_of_layout(train::once(model.layers->named_parameters()));
 }
 
-/// Collective: where a rank has a problem, all throw.
-void require_sound(Communicator& communicator, const std::string& problem, const std::string& lines = {}) {
-  agree(communicator, kCall, lines, [&] {
-    if (!problem.empty()) throw InvalidArgumentError(problem, {});
-  });
-}
-
 int stage_of_layer(const std::vector<std::int64_t>& borders, std::int64_t layer) {
   return static_cast<int>(std::ranges::upper_bound(borders, layer) - borders.begin());
 }
@@ -64,24 +57,22 @@ std::vector<std::int64_t> even_borders(std::int64_t layers, int stages) {
   return borders;
 }
 
-/// What is wrong with borders between so many stages, in words; empty if nothing is.
-std::string problem_of_borders(const std::vector<std::int64_t>& borders, std::int64_t layers, int stages) {
+void require_borders(const std::vector<std::int64_t>& borders, std::int64_t layers, int stages) {
+  const auto refuse = [](const std::string& what) { throw InvalidArgumentError(what, {}); };
   if (layers < stages) {
-    return std::to_string(stages) + " stages are more than the " + std::to_string(layers) +
-           " layers of the model";
+    refuse(std::to_string(stages) + " stages are more than the " + std::to_string(layers) +
+           " layers of the model");
   }
-  if (borders.size() + 1 != static_cast<std::size_t>(stages)) {
-    return std::to_string(borders.size()) + " borders do not make " + std::to_string(stages) + " stages";
-  }
+  if (borders.size() + 1 != static_cast<std::size_t>(stages))
+    refuse(std::to_string(borders.size()) + " borders do not make " + std::to_string(stages) + " stages");
   std::int64_t before = 0;
   for (const std::int64_t border : borders) {
     if (border <= before || border >= layers) {
-      return "a border of " + std::to_string(border) + " after " + std::to_string(before) +
-             " leaves a stage of the " + std::to_string(layers) + " layers empty";
+      refuse("a border of " + std::to_string(border) + " after " + std::to_string(before) +
+             " leaves a stage of the " + std::to_string(layers) + " layers empty");
     }
     before = border;
   }
-  return {};
 }
 
 /// The stages of this rank. The layers keep their names.
@@ -102,10 +93,9 @@ std::vector<PipelineStage> stages_of(const torch::nn::Sequential& layers,
   return {parts.begin(), parts.end()};
 }
 
-/// The first parameter that several stages use, with the names under which they do, in words, unless a tie
-/// names it; empty if there is none.
-std::string problem_of_shared(const torch::nn::Sequential& layers, const std::vector<std::int64_t>& borders,
-                              const std::vector<PipelineTie>& ties) {
+/// Throws where several stages use a parameter that no tie names.
+void require_apart(const torch::nn::Sequential& layers, const std::vector<std::int64_t>& borders,
+                   const std::vector<PipelineTie>& ties) {
   std::map<const c10::TensorImpl*, std::pair<int, std::string>> first_use;
   std::int64_t index = 0;
   for (const auto& child : layers->named_children()) {
@@ -120,82 +110,70 @@ std::string problem_of_shared(const torch::nn::Sequential& layers, const std::ve
         return tie.first == other && tie.last == name;
       };
       if (std::ranges::none_of(ties, names_it)) {
-        return "'" + other + "' and '" + name + "' are one parameter, in stages " +
-               std::to_string(other_stage) + " and " + std::to_string(stage) +
-               ": name it in `tie`, which serves the first and the last stage";
+        throw InvalidArgumentError("'" + other + "' and '" + name + "' are one parameter, in stages " +
+                                       std::to_string(other_stage) + " and " + std::to_string(stage) +
+                                       ": name it in `tie`, which serves the first and the last stage",
+                                   {});
       }
     }
   }
-  return {};
 }
 
-std::string problem_of_stages(const std::vector<PipelineStage>& stages, int chunks) {
-  if (stages.size() != static_cast<std::size_t>(chunks)) {
-    return "there are " + std::to_string(stages.size()) + " stages where each rank has " +
-           std::to_string(chunks);
-  }
-  for (const PipelineStage& stage : stages) {
-    if (!stage.module) return "a stage has no module";
-    if (!stage.forward) return "a stage has no forward()";
-  }
-  return {};
-}
-
-/// Finds one end's parameter of each tie. Returns what is wrong, in words; empty if nothing is.
-std::string find_tied(const PipelineStage& stage, const std::vector<PipelineTie>& ties, bool is_first,
-                      std::vector<train::TiedParameters::Pair>& pairs) {
+/// Finds one end's parameter of each tie.
+void find_tied(const PipelineStage& stage, const std::vector<PipelineTie>& ties, bool is_first,
+               std::vector<train::TiedPair>& pairs) {
   const auto parameters = stage.module->named_parameters();
   for (std::size_t i = 0; i < ties.size(); ++i) {
     const std::string& name = is_first ? ties[i].first : ties[i].last;
     const at::Tensor* const found = parameters.find(name);
-    if (found == nullptr) {
-      return std::string("`tie` names '") + name + "', which is no parameter of the " +
-             (is_first ? "first" : "last") + " stage";
-    }
-    const std::string problem = problem_of([&] { dtype_of_tensor(found->scalar_type()); });
-    if (!problem.empty()) return '\'' + name + "': " + problem;
+    const auto refuse = [&](const std::string& what) {
+      throw InvalidArgumentError("`tie` names '" + name + "', " + what, {});
+    };
+    if (found == nullptr)
+      refuse(std::string("which is no parameter of the ") + (is_first ? "first" : "last") + " stage");
+    if (const auto problem = problem_of([&] { dtype_of_tensor(found->scalar_type()); }); !problem.empty())
+      refuse("and " + problem);
     if (train::shard_of(*found)) {
-      return "`tie` names '" + name +
-             "', which is in shards of a ShardedDataParallel: tie layers of one stage, " +
-             "which a module may share";
+      refuse(
+          "which is in shards of a ShardedDataParallel: tie layers of one stage, which a module may share");
     }
     (is_first ? pairs[i].first : pairs[i].last) = *found;
   }
-  return {};
 }
 
 /// The types and shapes of one end's parameters.
-std::string text_of(const std::vector<train::TiedParameters::Pair>& pairs, bool is_first) {
+std::string text_of(const std::vector<train::TiedPair>& pairs, bool is_first) {
   std::vector<NamedTensor> tensors;
   for (const auto& pair : pairs) tensors.push_back({"tied parameter", is_first ? pair.first : pair.last});
   return train::text_of_layout(tensors);
 }
 
 /// Collective.
-std::unique_ptr<train::TiedParameters> tie(Communicator& communicator, const train::PipelineShape& shape,
-                                           const std::vector<PipelineStage>& stages,
-                                           const std::vector<PipelineTie>& ties) {
-  if (ties.empty()) return nullptr;
+void tie(Communicator& communicator, const train::PipelineShape& shape,
+         const std::vector<PipelineStage>& stages, const std::vector<PipelineTie>& ties,
+         train::StageGradients& gradients) {
+  if (ties.empty()) return;
   const bool is_first = communicator.rank() == 0, is_last = communicator.rank() + 1 == shape.ranks;
-  std::vector<train::TiedParameters::Pair> pairs(ties.size());
-  std::string problem;
-  if (is_first) problem = find_tied(stages.front(), ties, true, pairs);
-  if (is_last && problem.empty()) problem = find_tied(stages.back(), ties, false, pairs);
-  require_sound(communicator, problem);
+  std::vector<train::TiedPair> pairs(ties.size());
+  agree(communicator, kCall, "", [&] {
+    if (is_first) find_tied(stages.front(), ties, true, pairs);
+    if (is_last) find_tied(stages.back(), ties, false, pairs);
+  });
   const std::string firsts = train::text_from(communicator, is_first ? text_of(pairs, true) : "", 0);
-  if (is_last) {
-    problem = train::difference(text_of(pairs, false), firsts, communicator.rank(), 0);
-  }
-  require_sound(communicator, problem);
+  agree(communicator, kCall, "", [&] {
+    const std::string lasts = is_last ? text_of(pairs, false) : firsts;
+    const std::string problem = train::difference(lasts, firsts, communicator.rank(), 0);
+    if (!problem.empty()) throw InvalidArgumentError(problem, {});
+  });
   Communicator ends;
   if (shape.ranks > 1) ends = communicator.subgroup(std::vector<int>{0, shape.ranks - 1});
-  return std::make_unique<train::TiedParameters>(std::move(pairs), ends);
+  gradients.tie(std::move(pairs), ends);
 }
 
 /// Collective: what this rank's stages have, each tensor once. Where two stages have one name, all names
 /// begin with the number of their stage. A tied weight of the last stage has the name of the first one.
 std::vector<PlacedParameter> placed_in(Communicator& communicator, const std::vector<PipelineStage>& stages,
-                                       const train::TiedParameters* tied,
+                                       const std::vector<train::TiedPair>& tied,
                                        const std::vector<PipelineTie>& ties) {
   std::vector<PlacedParameter> placed;
   std::vector<std::size_t> numbers;  // of the stage of each
@@ -219,8 +197,8 @@ std::vector<PlacedParameter> placed_in(Communicator& communicator, const std::ve
   }
   for (std::size_t i = 0; i < placed.size(); ++i) {
     if (!are_different) placed[i].name = std::to_string(numbers[i]) + '.' + placed[i].name;
-    for (std::size_t k = 0; tied != nullptr && k < ties.size(); ++k) {
-      if (placed[i].tensor.is_same(tied->pairs()[k].last))
+    for (std::size_t k = 0; k < ties.size(); ++k) {
+      if (placed[i].tensor.is_same(tied[k].last))
         placed[i].name = (are_different ? "" : "0.") + ties[k].first;
     }
   }
@@ -228,20 +206,14 @@ std::vector<PlacedParameter> placed_in(Communicator& communicator, const std::ve
 }
 
 /// Collective over both communicators: ranks of one pipeline learn of what the replicas of any stage find.
-std::unique_ptr<train::StageAverages> replicas(Communicator& communicator,
-                                               const std::vector<PipelineStage>& stages,
-                                               const Communicator& data) {
-  std::unique_ptr<train::StageAverages> result;
-  std::string problem;
-  const Communicator own = data.valid() ? Communicator(data).split(0) : data;
-  try {
-    result = std::make_unique<train::StageAverages>(stages, own);
-  } catch (const MismatchError& error) {
-    problem = error.what();
-  } catch (const InvalidArgumentError& error) {
-    problem = error.what();
-  }
-  require_sound(communicator, problem);
+std::unique_ptr<train::StageGradients> gradients_of(Communicator& communicator,
+                                                    const std::vector<PipelineStage>& stages,
+                                                    const train::PipelineShape& shape,
+                                                    const PipelineParallelOptions& options) {
+  std::unique_ptr<train::StageGradients> result;
+  const Communicator own = options.data.valid() ? Communicator(options.data).split(0) : Communicator();
+  agree(communicator, kCall, "", [&] { result = std::make_unique<train::StageGradients>(stages, own); });
+  tie(communicator, shape, stages, options.tie, *result);
   return result;
 }
 
@@ -253,15 +225,13 @@ double PipelineStatistics::bubble() const noexcept {
 }
 
 struct PipelineParallel::State {
-  State(std::vector<PipelineStage> stages, Loss loss, Communicator communicator_, Communicator own_,
+  State(std::vector<PipelineStage> stages, Loss loss, Communicator own_,
         const PipelineParallelOptions& options)
-      : communicator(std::move(communicator_)),
-        own(std::move(own_)),
-        averages(replicas(own, stages, options.data)),
-        tied(tie(own, shape_of(options, own.size()), stages, options.tie)),
+      : own(std::move(own_)),
+        gradients(gradients_of(own, stages, shape_of(options, own.size()), options)),
         step(std::move(stages), std::move(loss), own, shape_of(options, own.size()), options.recompute,
-             tied.get(), *averages),
-        placement(placed_in(own, step.stages(), tied.get(), options.tie), options.holders, own) {
+             *gradients),
+        placement(placed_in(own, step.stages(), gradients->tied(), options.tie), options.holders, own) {
     const auto part = train::part_of_group(own, "a PipelineParallel", "pass its placed()", false);
     for (const PipelineStage& stage : step.stages()) {
       for (const NamedTensor& named : train::once(stage.module->named_parameters())) {
@@ -275,10 +245,8 @@ struct PipelineParallel::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  Communicator communicator;  ///< the caller's, which the caller goes on using
-  Communicator own;           ///< so calls on the caller's cannot come between those of a step
-  std::unique_ptr<train::StageAverages> averages;
-  std::unique_ptr<train::TiedParameters> tied;
+  Communicator own;  ///< so calls on the caller's cannot come between those of a step
+  std::unique_ptr<train::StageGradients> gradients;
   train::PipelineStep step;
   train::Placement placement;
   std::vector<at::Tensor> parameters;
@@ -287,49 +255,52 @@ struct PipelineParallel::State {
 
 namespace {
 
-Communicator own_of(Communicator& communicator) {
-  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
-  return communicator.split(0);
-}
-
 /// Collective: what both constructors check once ranks agree.
 void require_usable(Communicator& own, const std::vector<PipelineStage>& stages,
                     const PipelineParallel::Loss& loss, const PipelineParallelOptions& options) {
-  std::string problem = problem_of_stages(stages, options.chunks);
-  if (problem.empty() && own.rank() + 1 == own.size() && !loss) problem = "the last stage has no loss";
-  require_sound(own, problem);
+  const auto refuse = [](const std::string& what) { throw InvalidArgumentError(what, {}); };
+  agree(own, kCall, "", [&] {
+    if (stages.size() != static_cast<std::size_t>(options.chunks)) {
+      refuse("there are " + std::to_string(stages.size()) + " stages where each rank has " +
+             std::to_string(options.chunks));
+    }
+    for (const PipelineStage& stage : stages) {
+      if (!stage.module) refuse("a stage has no module");
+      if (!stage.forward) refuse("a stage has no forward()");
+    }
+    if (own.rank() + 1 == own.size() && !loss) refuse("the last stage has no loss");
+  });
 }
 
 }  // namespace
 
 PipelineParallel::PipelineParallel(std::vector<PipelineStage> stages, Loss loss, Communicator communicator,
-                                   PipelineParallelOptions options) {
-  Communicator own = own_of(communicator);
-  require_sound(own, train::problem_of_shape(shape_of(options, own.size())), text_of(options));
+                                   PipelineParallelOptions options)
+    : ParallelModel(std::move(communicator)) {
+  Communicator own = this->communicator().split(0);
+  agree(own, kCall, text_of(options), [&] { train::require_shape(shape_of(options, own.size())); });
   require_usable(own, stages, loss, options);
-  state_ = std::make_unique<State>(std::move(stages), std::move(loss), std::move(communicator),
-                                   std::move(own), options);
+  state_ = std::make_unique<State>(std::move(stages), std::move(loss), std::move(own), options);
 }
 
 PipelineParallel::PipelineParallel(PipelineModel model, Loss loss, Communicator communicator,
-                                   PipelineParallelOptions options) {
-  Communicator own = own_of(communicator);
+                                   PipelineParallelOptions options)
+    : ParallelModel(std::move(communicator)) {
+  Communicator own = this->communicator().split(0);
   const std::string lines = text_of(options) + text_of(model);
   const train::PipelineShape shape = shape_of(options, own.size());
-  std::string problem = train::problem_of_shape(shape);
-  if (problem.empty() && model.layers.is_empty()) problem = "there is no model";
-  if (problem.empty()) {
+  agree(own, kCall, lines, [&] {
+    train::require_shape(shape);
+    if (model.layers.is_empty()) throw InvalidArgumentError("there is no model", {});
     const auto layers = static_cast<std::int64_t>(model.layers->size());
     if (model.borders.empty()) model.borders = even_borders(layers, shape.stages());
-    problem = problem_of_borders(model.borders, layers, shape.stages());
-  }
-  if (problem.empty()) problem = problem_of_shared(model.layers, model.borders, options.tie);
-  require_sound(own, problem, lines);
-  std::vector<PipelineStage> stages = stages_of(model.layers, model.borders, shape, communicator.rank());
+    require_borders(model.borders, layers, shape.stages());
+    require_apart(model.layers, model.borders, options.tie);
+  });
+  std::vector<PipelineStage> stages = stages_of(model.layers, model.borders, shape, own.rank());
   require_usable(own, stages, loss, options);
   model.layers = torch::nn::Sequential(nullptr);
-  state_ = std::make_unique<State>(std::move(stages), std::move(loss), std::move(communicator),
-                                   std::move(own), options);
+  state_ = std::make_unique<State>(std::move(stages), std::move(loss), std::move(own), options);
 }
 
 PipelineParallel::~PipelineParallel() = default;
@@ -384,11 +355,7 @@ void PipelineParallel::set_loss_scale(float scale) {
 }
 
 const CommunicationStatistics& PipelineParallel::total() const noexcept {
-  return state_->averages->total();
-}
-
-Communicator& PipelineParallel::communicator() noexcept {
-  return state_->communicator;
+  return state_->gradients->total();
 }
 
 }  // namespace kolo

@@ -10,9 +10,8 @@
 #include "kolo/error.hpp"
 #include "kolo/train/recompute.hpp"
 #include "kolo/train/slice.hpp"
-#include "libtorch/autocast_state.hpp"
+#include "libtorch/thread_state.hpp"
 #include "ranks/agreement.hpp"
-#include "ranks/failure.hpp"
 #include "ranks/span.hpp"
 
 namespace kolo::train {
@@ -38,15 +37,14 @@ AutocastState without_autocast() {
 
 PipelineStep::PipelineStep(std::vector<PipelineStage> stages, PipelineParallel::Loss loss,
                            const Communicator& communicator, const PipelineShape& shape, bool recompute,
-                           TiedParameters* tied, StageAverages& averages)
+                           StageGradients& gradients)
     : stages_(std::move(stages)),
       loss_(std::move(loss)),
       communicator_(communicator),
       shape_(shape),
       rank_(communicator_.rank()),
       recompute_(recompute),
-      tied_(tied),
-      averages_(averages),
+      gradients_(gradients),
       training_(communicator_, MessagePlan(shape, rank_, true)),
       evaluation_(communicator_, MessagePlan(shape, rank_, false)),
       last_backwards_(static_cast<std::size_t>(shape.chunks)),
@@ -66,13 +64,11 @@ std::optional<double> PipelineStep::step(const at::Tensor& input, const at::Tens
   last_.total = Clock::now() - begin;
   try {
     // Averages first: with the same bits in all pipelines, their sums are the same too.
-    {
-      const Span span(communicator_, "averages over pipelines");
-      averages_.finish();
-    }
-    if (tied_ != nullptr) {
-      const Span span(communicator_, "tied gradients");
-      tied_->finish();
+    std::optional<Span> span(std::in_place, communicator_, "averages over pipelines");
+    gradients_.finish();
+    if (!gradients_.tied().empty()) {
+      span.emplace(communicator_, "tied gradients");
+      gradients_.sum_tied();
     }
   } catch (...) {
     fail(training_);
@@ -96,8 +92,8 @@ at::Tensor PipelineStep::forward(const at::Tensor& input) {
 double PipelineStep::mean_loss() {
   if (error_) std::rethrow_exception(error_);
   std::vector<double> loss{last_loss_};
-  if (is_last() && averages_.communicator().valid() && averages_.communicator().size() > 1)
-    averages_.communicator().all_reduce(Buffer(loss), ReduceOp::average);
+  if (is_last() && gradients_.communicator().valid() && gradients_.communicator().size() > 1)
+    gradients_.communicator().all_reduce(Buffer(loss), ReduceOp::average);
   communicator_.broadcast(Buffer(loss), shape_.ranks - 1);
   return loss[0];
 }
@@ -110,8 +106,7 @@ void PipelineStep::run(Pass& pass, BorderExchange& exchange) {
     exchange.finish();
   } catch (const Refused& refused) {
     held_.clear();
-    if (pass.kind == Kind::step) averages_.end();
-    if (tied_ != nullptr && pass.kind == Kind::step) tied_->restore();
+    if (pass.kind == Kind::step) gradients_.end();
     std::rethrow_exception(refused.error);
   } catch (...) {
     fail(exchange);
@@ -119,8 +114,7 @@ void PipelineStep::run(Pass& pass, BorderExchange& exchange) {
 }
 
 void PipelineStep::run_actions(Pass& pass, BorderExchange& exchange) {
-  if (tied_ != nullptr && pass.kind == Kind::step) tied_->begin();
-  if (pass.kind == Kind::step) averages_.begin();
+  if (pass.kind == Kind::step) gradients_.begin();
   const std::vector<Action>& actions = exchange.plan().actions;
   for (std::size_t i = 0; i < actions.size(); ++i) {
     // The first stage computes its first output while ranks agree.
@@ -182,7 +176,7 @@ void PipelineStep::backward_one(BorderExchange& exchange, std::size_t index) {
     const AutocastScope autocast(without_autocast());  // backward computes as forward did
     const bool is_loss = exchange.plan().stage_of(action) == shape_.last_stage();
     if (is_loss) gradient = at::full_like(held.output, 1.0 / shape_.micro_batches);
-    averages_.set_local(action.chunk, index != last_backwards_[static_cast<std::size_t>(action.chunk)]);
+    gradients_.set_local(action.chunk, index != last_backwards_[static_cast<std::size_t>(action.chunk)]);
     torch::autograd::backward({held.output}, {gradient});
   }
   last_.computing += Clock::now() - begin;
@@ -274,8 +268,7 @@ void PipelineStep::fail(BorderExchange& exchange) {
   held_.clear();
   agreement_ = {};  // it borrows memory
   exchange.settle();
-  averages_.leave("a step of its pipeline has failed");
-  if (tied_ != nullptr) tied_->restore();
+  gradients_.leave("a step of its pipeline has failed");
   std::rethrow_exception(thrown);
 }
 

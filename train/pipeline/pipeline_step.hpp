@@ -19,18 +19,16 @@
 #include "kolo/train/tensor.hpp"
 #include "pipeline/border_exchange.hpp"
 #include "pipeline/schedule.hpp"
-#include "pipeline/stage_averages.hpp"
-#include "pipeline/tied_parameters.hpp"
+#include "pipeline/stage_gradients.hpp"
 
 namespace kolo::train {
 
 /// The engine of PipelineParallel, which documents the behaviour.
 class PipelineStep {
  public:
-  /// `tied` may be null.
   PipelineStep(std::vector<PipelineStage> stages, PipelineParallel::Loss loss,
                const Communicator& communicator, const PipelineShape& shape, bool recompute,
-               TiedParameters* tied, StageAverages& averages);
+               StageGradients& gradients);
 
   std::optional<double> step(const at::Tensor& input, const at::Tensor& target);
   at::Tensor forward(const at::Tensor& input);
@@ -73,8 +71,7 @@ class PipelineStep {
   const PipelineShape shape_;
   const int rank_;
   const bool recompute_;
-  TiedParameters* tied_;
-  StageAverages& averages_;
+  StageGradients& gradients_;
   BorderExchange training_, evaluation_;
   std::vector<std::size_t> last_backwards_;  ///< of each chunk: the index of the action in training_
 

@@ -16,7 +16,7 @@
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
 #include "placement/placement.hpp"
-#include "ranks/failure.hpp"
+#include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"
 
 namespace kolo::train {

@@ -1,7 +1,5 @@
 #include "ranks/agreement.hpp"
 
-#include "kolo/train/libtorch.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,23 +1,61 @@
 #include "ranks/model.hpp"
 
+#include <ATen/Functions.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <sstream>
 #include <unordered_set>
 #include <utility>
 
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
-#include "kolo/train/tensor.hpp"
+#include "libtorch/first_use.hpp"
+#include "ranks/holders.hpp"
 
-namespace kolo::train {
+namespace kolo {
+
+ParallelModel::ParallelModel(Communicator communicator) : communicator_(std::move(communicator)) {
+  if (!communicator_.valid()) throw InvalidArgumentError("the communicator is not valid", {});
+}
+
+ParallelModel::NoSync::NoSync(ParallelModel& model) : model_(model) {
+  if (model_.no_sync_depth_ == 0) model_.set_local(true);
+  ++model_.no_sync_depth_;
+}
+
+ParallelModel::NoSync::~NoSync() {
+  if (--model_.no_sync_depth_ == 0) model_.set_local(false);
+}
+
+void ParallelModel::require_scale(float scale) {
+  if (scale > 0 && std::isfinite(scale)) return;
+  throw InvalidArgumentError("a loss scale of " + std::to_string(scale) + " is not positive and finite", {});
+}
+
+namespace train {
 namespace {
+
+constexpr std::size_t kDirectBytes = 1u << 20;
+constexpr std::size_t kAlignment = 64;
+
+std::string describe(const NamedTensor& named) {
+  std::ostringstream text;
+  text << '\'' << named.name << "' " << c10::toString(named.tensor.scalar_type()) << ' '
+       << named.tensor.sizes();
+  if (!named.tensor.is_contiguous()) text << " strides " << named.tensor.strides();
+  if (!named.note.empty()) text << ", " << named.note;
+  if (const std::string part = part_text_of(named.tensor); !part.empty()) text << ", " << part;
+  return text.str();
+}
 
 /// Throws InvalidArgumentError, with its name, for a tensor whose values cannot be copied from rank to rank.
 void require_served(const char* kind, const NamedTensor& named) {
@@ -139,6 +177,69 @@ void compare_machines(Communicator& communicator, const char* who, bool require_
 
 }  // namespace
 
+std::string text_of_layout(std::span<const NamedTensor> tensors) {
+  std::string text;
+  for (const NamedTensor& named : tensors) text += describe(named) + '\n';
+  return text;
+}
+
+Replicator::Replicator(const std::vector<NamedTensor>& tensors) {
+  std::size_t bytes = 0;
+  std::vector<std::size_t> offsets;
+  for (const NamedTensor& named : tensors) {
+    const at::Tensor& tensor = named.tensor;
+    if (tensor.nbytes() >= kDirectBytes && tensor.is_non_overlapping_and_dense()) {
+      direct_.push_back(tensor);
+    } else if (tensor.numel() > 0) {
+      offsets.push_back(bytes);
+      bytes += (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
+      packed_.push_back(tensor);
+    }
+    members_.push_back({named, tensor.scalar_type(), tensor.sizes().vec()});
+  }
+  if (packed_.empty()) return;
+  staging_.emplace(bytes);
+  for (std::size_t i = 0; i < packed_.size(); ++i) {
+    const at::Tensor& tensor = packed_[i];
+    staged_.push_back(
+        at::from_blob(staging_->data() + offsets[i], tensor.sizes(), tensor.options().requires_grad(false)));
+  }
+}
+
+void Replicator::require_unchanged() const {
+  for (const Member& member : members_) {
+    const at::Tensor& tensor = member.named.tensor;
+    if (tensor.scalar_type() == member.type && tensor.sizes() == member.sizes) continue;
+    std::ostringstream text;
+    text << describe(member.named) << " was " << c10::toString(member.type) << ' '
+         << at::IntArrayRef(member.sizes)
+         << " when DistributedDataParallel was made: after to() and the like make a new one";
+    throw InvalidArgumentError(text.str(), {});
+  }
+}
+
+void Replicator::start(Communicator& communicator, int root) {
+  const c10::NoGradGuard no_grad;
+  for (const Member& member : members_) FirstUse::touch(member.named.tensor);
+  is_root_ = communicator.rank() == root;
+  for (const at::Tensor& tensor : direct_) {
+    // In the order in which elements lie, on which the ranks have agreed.
+    works_.push_back(broadcast_async(tensor.as_strided({tensor.numel()}, {1}), root, communicator));
+  }
+  if (!staging_) return;
+  for (std::size_t i = 0; is_root_ && i < packed_.size(); ++i) staged_[i].copy_(packed_[i]);
+  const Buffer all = staging_->buffer(staging_->size(), DType::uint8);
+  works_.emplace_back(communicator.broadcast_async(all, root));
+}
+
+void Replicator::finish() {
+  const c10::NoGradGuard no_grad;
+  wait_all(works_);
+  // Under another version counter: between a forward and its backward another forward may have come, which
+  // keeps statistics of batch normalization that no gradient depends on.
+  for (std::size_t i = 0; !is_root_ && i < packed_.size(); ++i) packed_[i].variable_data().copy_(staged_[i]);
+}
+
 NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors) {
   NamedTensors result;
   std::unordered_set<const c10::TensorImpl*> met;
@@ -230,4 +331,5 @@ Model make_alike(Communicator& communicator, const char* who, const std::string&
   return std::move(*model);
 }
 
-}  // namespace kolo::train
+}  // namespace train
+}  // namespace kolo

@@ -12,10 +12,7 @@ namespace kolo::train {
 ShardAveraging::ShardAveraging(ShardedStep& step, const Communicator& communicator, Communicator data,
                                std::shared_ptr<GradientHook> hook)
     : Averaging(communicator), step_of_(step), data_(std::move(data)), hook_(std::move(hook)) {
-  if (hook_) {
-    hook_communicator_ = communicator_.split(0);
-    thread_.emplace(hook_communicator_);
-  }
+  if (hook_) thread_.emplace(communicator_.split(0));
   std::size_t first = 0;
   std::vector<Place> order;
   for (std::size_t u = 0; u < step_of_.units().size(); ++u) {
@@ -60,7 +57,7 @@ void ShardAveraging::lay_out(std::span<const std::size_t> order, std::span<const
 }
 
 void ShardAveraging::prepare() {
-  if (hook_) hook_communicator_.set_label(kLabel, step_);
+  if (thread_) thread_->communicator().set_label(kLabel, step_);
   started_ = scattered_ = 0;
   over_data_.clear();
   spans_.assign(order_.size(), {});

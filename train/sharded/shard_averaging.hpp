@@ -82,7 +82,6 @@ class ShardAveraging final : public Averaging {
   const std::shared_ptr<GradientHook> hook_;
   float loss_scale_ = 1;
   bool are_finite_ = true;
-  Communicator hook_communicator_;  ///< not valid without a hook
   AveragingJob job_;
   std::optional<AveragingThread> thread_;
 };

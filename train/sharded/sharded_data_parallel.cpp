@@ -21,7 +21,7 @@
 #include "ranks/model.hpp"
 #include "sharded/shard_averaging.hpp"
 #include "sharded/sharded_step.hpp"
-#include "sharded/unit_plan.hpp"
+#include "sharded/unit.hpp"
 
 namespace kolo {
 namespace {
@@ -96,10 +96,9 @@ Shard parse_shard(const std::string& name) {
 }
 
 struct ShardedDataParallelBase::State {
-  State(std::shared_ptr<torch::nn::Module> module_, Communicator communicator_,
+  State(std::shared_ptr<torch::nn::Module> module_, Communicator& communicator,
         const ShardedDataParallelOptions& options)
       : module(std::move(module_)),
-        communicator(std::move(communicator_)),
         own(communicator.split(0)),
         data(options.data.valid() ? Communicator(options.data).split(0) : Communicator()),
         model(agreed(own, data, module.get(), options, units)),
@@ -201,7 +200,6 @@ struct ShardedDataParallelBase::State {
   }
 
   std::shared_ptr<torch::nn::Module> module;
-  Communicator communicator;              ///< the caller's, which the caller goes on using
   Communicator own, data;                 ///< so calls on the caller's cannot come between those of a step
   std::vector<train::PlannedUnit> units;  ///< for `step`
   train::Model model;
@@ -217,10 +215,9 @@ struct ShardedDataParallelBase::State {
 
 ShardedDataParallelBase::ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
                                                  Communicator communicator,
-                                                 ShardedDataParallelOptions options) {
-  if (!communicator.valid()) throw InvalidArgumentError("the communicator is not valid", {});
-  state_ = std::make_unique<State>(std::move(module), std::move(communicator), options);
-}
+                                                 ShardedDataParallelOptions options)
+    : ParallelModel(std::move(communicator)),
+      state_(std::make_unique<State>(std::move(module), this->communicator(), options)) {}
 
 ShardedDataParallelBase::~ShardedDataParallelBase() = default;
 
@@ -258,10 +255,6 @@ void ShardedDataParallelBase::set_local(bool is_local) {
 void ShardedDataParallelBase::set_loss_scale(float scale) {
   require_scale(scale);
   state_->averaging->set_loss_scale(scale);
-}
-
-Communicator& ShardedDataParallelBase::communicator() noexcept {
-  return state_->communicator;
 }
 
 const CommunicationStatistics& ShardedDataParallelBase::total() const noexcept {

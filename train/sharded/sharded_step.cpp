@@ -10,7 +10,7 @@
 
 #include "kolo/error.hpp"
 #include "libtorch/gradient_listener.hpp"
-#include "ranks/failure.hpp"
+#include "ranks/agreement.hpp"
 #include "ranks/span.hpp"
 
 namespace kolo::train {

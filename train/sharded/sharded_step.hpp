@@ -14,7 +14,6 @@
 
 #include "libtorch/first_use.hpp"
 #include "sharded/unit.hpp"
-#include "sharded/unit_plan.hpp"
 
 namespace kolo::train {
 

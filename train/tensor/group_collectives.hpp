@@ -23,25 +23,17 @@ using Lengths = std::vector<std::int64_t>;
 at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator,
                            ReduceOp operation = ReduceOp::sum);
 
-/// All ranks' tensors beside each other along `dimension`, in which rank r's has lengths[r] elements.
-at::Tensor gather_of_group(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths,
-                           Communicator& communicator);
-
-/// Of the sum of all ranks' tensors this rank's part along `dimension`: rank r gets lengths[r] elements.
-at::Tensor scattered_sum_of_group(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths,
-                                  Communicator& communicator);
-
-/// Gives rank r its part along `split`, of split_lengths[r] elements, and lays what comes from rank s, which
-/// has joined_lengths[s] elements along `joined`, beside each other along that dimension. The two dimensions
-/// may be one: then split_lengths are what this rank sends and joined_lengths what it receives.
-at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const Lengths& split_lengths,
-                             std::int64_t joined, const Lengths& joined_lengths, Communicator& communicator);
-
 /// Each rank draws a random number (see draw()), and all get that of rank 0: alike whatever a rank has drawn
 /// alone before, while generators in one state stay so.
 std::uint64_t number_of_group(const at::Generator& generator, Communicator& communicator);
 
 using TensorOperation = std::function<at::Tensor(const at::Tensor&)>;
+
+/// Gives rank r its part along `split`, of split_lengths[r] elements, and lays what comes from rank s, which
+/// has joined_lengths[s] elements along `joined`, beside each other along that dimension. The two dimensions
+/// may be one: then split_lengths are what this rank sends and joined_lengths what it receives.
+TensorOperation exchange(std::int64_t split, Lengths split_lengths, std::int64_t joined,
+                         Lengths joined_lengths, Communicator group);
 
 /// What `forward` makes of `x`; `backward` makes the gradient below of the gradient above. Neither is seen by
 /// autograd. backward() with create_graph throws InvalidArgumentError.

@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <ostream>
 #include <sstream>
 #include <string>
 #include <utility>
 
 #include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
-#include "tensor/activation.hpp"
+#include "kolo/train/tensor.hpp"
+#include "tensor/construction.hpp"
 #include "tensor/group_collectives.hpp"
-#include "tensor/whole_values.hpp"
 
 namespace kolo {
 namespace {
@@ -32,163 +30,86 @@ struct Dispatch {
   /// Choices that no expert dropped, by expert, and within an expert first choices first: each is
   /// token * chosen + number of the choice, int64 [choices].
   at::Tensor choices;
-  std::vector<std::int64_t> sent;       ///< of these, those to each rank
-  std::vector<std::int64_t> received;   ///< from each rank
-  std::vector<std::int64_t> of_expert;  ///< received by each of this rank's experts, from all ranks
+  train::Lengths sent;       ///< of these, those to each rank
+  train::Lengths received;   ///< from each rank
+  train::Lengths of_expert;  ///< received by each of this rank's experts, from all ranks
   /// int64 [received]: places of what was received, by expert. From a rank it comes by expert.
   at::Tensor by_expert;
 
-  std::vector<std::int64_t> loads;  ///< choices of each expert, of all ranks
-  std::vector<std::int64_t> first;  ///< those of them that are first choices
-  std::int64_t tokens = 0;          ///< of all ranks
+  at::Tensor loads;         ///< choices of each expert, of all ranks
+  at::Tensor first;         ///< those of them that are first choices
+  std::int64_t tokens = 0;  ///< of all ranks
   std::int64_t dropped = 0;
 };
 
-using Numbers = std::vector<std::int64_t>;
-
-at::Tensor tensor_of(const Numbers& numbers) {
-  const at::Tensor tensor = at::empty({static_cast<std::int64_t>(numbers.size())}, at::kLong);
-  std::ranges::copy(numbers, tensor.data_ptr<std::int64_t>());
-  return tensor;
+train::Lengths lengths_of(const at::Tensor& numbers) {
+  const at::Tensor dense = numbers.contiguous();
+  return {dense.data_ptr<std::int64_t>(), dense.data_ptr<std::int64_t>() + dense.numel()};
 }
 
-/// How many choices of each kind (first, second), rank and expert there are; and how many are kept.
-class Choices {
- public:
-  Choices(std::int64_t kinds, std::int64_t experts, int ranks)
-      : kinds_(kinds), experts_(experts), ranks_(ranks) {}
-
-  /// Collective. `mine`: by kind and expert. Returns the tokens of all ranks.
-  std::int64_t gather(Numbers mine, std::int64_t tokens, Communicator& group) {
-    mine.push_back(tokens);
-    all_.resize(mine.size() * static_cast<std::size_t>(ranks_));
-    group.all_gather(ConstBuffer(mine), Buffer(all_));
-    std::int64_t sum = 0;
-    for (int rank = 0; rank < ranks_; ++rank) sum += all_[begin_of(rank) + mine.size() - 1];
-    return sum;
-  }
-
-  /// An expert takes the choices in the order of kinds and ranks until it is full.
-  void keep(std::int64_t capacity) {
-    kept_.assign(all_.size(), 0);
-    for (std::int64_t expert = 0; expert < experts_; ++expert) {
-      std::int64_t left = capacity;
-      for (std::int64_t kind = 0; kind < kinds_; ++kind) {
-        for (int rank = 0; rank < ranks_; ++rank) {
-          const std::int64_t taken = std::min(left, all_[at(kind, rank, expert)]);
-          kept_[at(kind, rank, expert)] = taken;
-          left -= taken;
-        }
-      }
-    }
-  }
-
-  std::int64_t there(std::int64_t kind, int rank, std::int64_t expert) const {
-    return all_[at(kind, rank, expert)];
-  }
-  std::int64_t kept(std::int64_t kind, int rank, std::int64_t expert) const {
-    return kept_[at(kind, rank, expert)];
-  }
-  std::int64_t kept(int rank, std::int64_t expert) const {
-    std::int64_t sum = 0;
-    for (std::int64_t kind = 0; kind < kinds_; ++kind) sum += kept(kind, rank, expert);
-    return sum;
-  }
-  std::int64_t kept_of(int rank, const Slice& experts) const {
-    std::int64_t sum = 0;
-    for (std::int64_t expert = experts.begin; expert < experts.end(); ++expert) sum += kept(rank, expert);
-    return sum;
-  }
-
- private:
-  std::size_t begin_of(int rank) const {
-    return static_cast<std::size_t>(rank) * static_cast<std::size_t>(kinds_ * experts_ + 1);
-  }
-  std::size_t at(std::int64_t kind, int rank, std::int64_t expert) const {
-    return begin_of(rank) + static_cast<std::size_t>(kind * experts_ + expert);
-  }
-
-  std::int64_t kinds_, experts_;
-  int ranks_;
-  Numbers all_, kept_;
-};
-
-/// This rank's choices that are kept, by expert and kind. `chosen` is contiguous.
-Numbers kept_choices(const at::Tensor& chosen, std::int64_t experts, int rank, const Choices& choices) {
-  const std::int64_t tokens = chosen.size(0), kinds = chosen.size(1);
-  const auto* const expert_of = chosen.data_ptr<std::int64_t>();
-  std::vector<Numbers> of_expert(static_cast<std::size_t>(experts));
-  for (std::int64_t kind = 0; kind < kinds; ++kind) {
-    Numbers left;
-    for (std::int64_t expert = 0; expert < experts; ++expert)
-      left.push_back(choices.kept(kind, rank, expert));
-    for (std::int64_t token = 0; token < tokens; ++token) {
-      const std::int64_t choice = token * kinds + kind;
-      const auto expert = static_cast<std::size_t>(expert_of[choice]);
-      if (left[expert]-- > 0) of_expert[expert].push_back(choice);
-    }
-  }
-  Numbers result;
-  for (const Numbers& some : of_expert) result.insert(result.end(), some.begin(), some.end());
-  return result;
+/// Of each of these, in a row: how many come before it.
+at::Tensor begins_of(const at::Tensor& counts) {
+  return counts.cumsum(0) - counts;
 }
 
-/// Places of what has come, rank by rank and within a rank by expert, in the order of the experts.
-Numbers places_by_expert(const Slice& own, const Numbers& received, const Choices& choices) {
-  Numbers next;  // of each rank
-  std::int64_t begin = 0;
-  for (const std::int64_t length : received) {
-    next.push_back(begin);
-    begin += length;
-  }
-  Numbers places;
-  for (std::int64_t expert = own.begin; expert < own.end(); ++expert) {
-    for (std::size_t rank = 0; rank < next.size(); ++rank) {
-      const std::int64_t count = choices.kept(static_cast<int>(rank), expert);
-      for (std::int64_t i = 0; i < count; ++i) places.push_back(next[rank]++);
-    }
-  }
-  return places;
+/// The places of equal numbers in ascending order, equal ones in the order in which they are.
+at::Tensor places_in_order(const at::Tensor& numbers) {
+  return std::get<1>(at::sort(numbers, /*stable=*/true, 0, /*descending=*/false));
+}
+
+/// Of each rank's slice of the last dimension the sum.
+train::Lengths sums_by_rank(const at::Tensor& of_expert, int ranks) {
+  train::Lengths sums;
+  for (const at::Tensor& part : at::split_with_sizes(of_expert, slice_lengths(of_expert.size(0), ranks), 0))
+    sums.push_back(part.sum().item<std::int64_t>());
+  return sums;
 }
 
 /// Collective: `chosen` int64 [this rank's tokens, 1 or 2], numbers of experts. An expert takes
 /// `capacity_factor` times an equal part of all choices, rounded up; 0: all.
-Dispatch plan_dispatch(const at::Tensor& chosen_, std::int64_t experts, double capacity_factor,
+Dispatch plan_dispatch(const at::Tensor& chosen, std::int64_t experts, double capacity_factor,
                        Communicator& group) {
-  const at::Tensor chosen = chosen_.contiguous();
-  const std::int64_t tokens = chosen.size(0), kinds = chosen.size(1);
-  const int ranks = group.size();
-  Numbers mine(static_cast<std::size_t>(kinds * experts));
-  for (std::int64_t i = 0; i < chosen.numel(); ++i)
-    ++mine[static_cast<std::size_t>(i % kinds * experts + chosen.data_ptr<std::int64_t>()[i])];
-  Choices choices(kinds, experts, ranks);
+  const std::int64_t tokens = chosen.size(0), kinds = chosen.size(1), ranks = group.size();
+  const at::Tensor by_kind = chosen.t().flatten();
+  const at::Tensor kind_of = at::arange(kinds, at::kLong).repeat_interleave(tokens);
+  const at::Tensor mine = at::cat(
+      {at::bincount(kind_of * experts + by_kind, {}, kinds * experts), at::full({1}, tokens, at::kLong)});
+  const at::Tensor all = at::empty({ranks, mine.numel()}, at::kLong);
+  all_gather_async(mine, all, group).wait();
   Dispatch dispatch;
-  dispatch.tokens = choices.gather(mine, tokens, group);
+  dispatch.tokens = all.select(1, -1).sum().item<std::int64_t>();
+  // An expert takes the choices in the order of kinds and ranks until it is full.
+  const at::Tensor there =
+      all.narrow(1, 0, kinds * experts).view({ranks, kinds, experts}).transpose(0, 1).flatten(0, 1);
   const double equal_part = static_cast<double>(kinds * dispatch.tokens) / static_cast<double>(experts);
-  choices.keep(capacity_factor > 0 ? static_cast<std::int64_t>(std::ceil(capacity_factor * equal_part))
-                                   : std::numeric_limits<std::int64_t>::max());
+  const at::Tensor until = there.cumsum(0);
+  at::Tensor kept = there;
+  if (capacity_factor > 0) {
+    const auto capacity = static_cast<std::int64_t>(std::ceil(capacity_factor * equal_part));
+    kept = until.clamp_max(capacity) - (until - there).clamp_max(capacity);
+  }
+  const auto by_rank = [&](const at::Tensor& counts) { return counts.view({kinds, ranks, experts}); };
+  dispatch.dropped = (there - kept).sum().item<std::int64_t>();
+  dispatch.first = by_rank(there)[0].sum(0);
+  dispatch.loads = there.sum(0);
 
-  const Slice own = slice_of(experts, group.rank(), ranks);
-  std::int64_t kept = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    dispatch.sent.push_back(choices.kept_of(group.rank(), slice_of(experts, rank, ranks)));
-    dispatch.received.push_back(choices.kept_of(rank, own));
-    kept += choices.kept_of(rank, {0, experts});
-  }
-  dispatch.dropped = kinds * dispatch.tokens - kept;
-  for (std::int64_t expert = 0; expert < experts; ++expert) {
-    std::int64_t first = 0, all = 0, here = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      first += choices.there(0, rank, expert);
-      for (std::int64_t kind = 0; kind < kinds; ++kind) all += choices.there(kind, rank, expert);
-      here += choices.kept(rank, expert);
-    }
-    dispatch.first.push_back(first);
-    dispatch.loads.push_back(all);
-    if (expert >= own.begin && expert < own.end()) dispatch.of_expert.push_back(here);
-  }
-  dispatch.choices = tensor_of(kept_choices(chosen, experts, group.rank(), choices));
-  dispatch.by_expert = tensor_of(places_by_expert(own, dispatch.received, choices));
+  const Slice own = slice_of(experts, group.rank(), group.size());
+  const at::Tensor kept_of_all = by_rank(kept).sum(0);  // [ranks, experts]
+  const at::Tensor here = kept_of_all.narrow(1, own.begin, own.length);
+  dispatch.sent = sums_by_rank(kept_of_all[group.rank()], group.size());
+  dispatch.received = lengths_of(here.sum(1));
+  dispatch.of_expert = lengths_of(here.sum(0));
+  dispatch.by_expert =
+      places_in_order(at::arange(own.length, at::kLong).repeat({ranks}).repeat_interleave(here.flatten()));
+
+  // This rank's choices by expert, kind and token; of each kind an expert takes the first ones.
+  const at::Tensor places = places_in_order(by_kind);
+  const at::Tensor counts = by_rank(there).select(1, group.rank()).t().flatten();
+  const at::Tensor taken = by_rank(kept).select(1, group.rank()).t().flatten();
+  const at::Tensor last = (begins_of(counts) + taken).repeat_interleave(counts);
+  const at::Tensor kept_places = places.masked_select(at::arange(places.numel(), at::kLong) < last);
+  dispatch.choices =
+      kept_places.remainder(std::max<std::int64_t>(tokens, 1)) * kinds + kind_of.index_select(0, kept_places);
   return dispatch;
 }
 
@@ -196,12 +117,8 @@ Dispatch plan_dispatch(const at::Tensor& chosen_, std::int64_t experts, double c
 at::Tensor exchange_rows(const at::Tensor& rows, const train::Lengths& sent, const train::Lengths& received,
                          const Communicator& group) {
   if (group.size() == 1) return rows;
-  const auto exchange = [&group](const train::Lengths& from, const train::Lengths& to) {
-    return [from, to, communicator = group](const at::Tensor& x) mutable {
-      return train::exchange_of_group(x, 0, from, 0, to, communicator);
-    };
-  };
-  return train::communicate(rows, exchange(sent, received), exchange(received, sent));
+  return train::communicate(rows, train::exchange(0, sent, 0, received, group),
+                            train::exchange(0, received, 0, sent, group));
 }
 
 /// The places of a permutation's elements.
@@ -213,8 +130,8 @@ at::Tensor inverse_of(const at::Tensor& permutation) {
 }  // namespace
 
 MixtureOfExpertsImpl::MixtureOfExpertsImpl(const MixtureOfExpertsOptions& options_, Communicator group)
-    : options(options_), group_(std::move(group)) {
-  agree_on_module("MixtureOfExperts", group_, text_of_experts(options), &options.generator, [&] {
+    : ParallelLayer(std::move(group)), options(options_) {
+  begin_construction("MixtureOfExperts", text_of_experts(options), &options.generator, [&] {
     train::require_positive(options.width, "features (width)");
     train::require_positive(options.hidden, "hidden features");
     train::require_enough(options.experts, "experts", group_.size());
@@ -236,9 +153,10 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(const MixtureOfExpertsOptions& option
   up_bias = register_parameter("up_bias", part({options.experts, options.hidden}, options.width));
   down = register_parameter("down", part({options.experts, options.width, options.hidden}, options.hidden));
   down_bias = register_parameter("down_bias", part({options.experts, options.width}, options.hidden));
-  for (const char* const name : {"up", "up_bias", "down", "down_bias"})
-    slices_.push_back({name, 0, experts, options.experts});
-  mark_slices(*this, group_);
+  end_construction({{"up", 0, experts, options.experts},
+                    {"up_bias", 0, experts, options.experts},
+                    {"down", 0, experts, options.experts},
+                    {"down_bias", 0, experts, options.experts}});
 }
 
 at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x) {
@@ -251,9 +169,9 @@ at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x) {
   const auto [highest, chosen] = at::topk(probabilities, options.chosen, -1);
   const Dispatch dispatch = plan_dispatch(chosen, options.experts, options.capacity_factor, group_);
   const auto tokens_of_all = static_cast<double>(std::max<std::int64_t>(dispatch.tokens, 1));
-  loads_ = dispatch.loads;
+  loads_ = lengths_of(dispatch.loads);
   dropped_ = dispatch.dropped;
-  const at::Tensor first = at::tensor(dispatch.first, at::kLong).to(type) / tokens_of_all;
+  const at::Tensor first = dispatch.first.to(type) / tokens_of_all;
   const at::Tensor mean = reduce_from_group(probabilities.sum(0), group_) / tokens_of_all;
   balance_loss_ = static_cast<double>(options.experts) * (first * mean).sum();
 
@@ -281,11 +199,6 @@ at::Tensor MixtureOfExpertsImpl::run_experts(const at::Tensor& tokens,
     begin += count;
   }
   return at::cat(outputs);
-}
-
-void MixtureOfExpertsImpl::pretty_print(std::ostream& stream) const {
-  stream << "kolo::MixtureOfExperts(" << text_of_experts(options) << ", experts from " << experts.begin
-         << " to " << experts.end() << ')';
 }
 
 }  // namespace kolo

@@ -2,14 +2,13 @@
 
 #include <ATen/Functions.h>
 
-#include <ostream>
 #include <sstream>
 #include <string>
 #include <utility>
 
 #include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
-#include "tensor/whole_values.hpp"
+#include "tensor/construction.hpp"
 
 namespace kolo {
 namespace {
@@ -39,10 +38,10 @@ void require_units(std::int64_t features, const char* what, std::int64_t unit, i
 
 ColumnParallelLinearImpl::ColumnParallelLinearImpl(const ColumnParallelLinearOptions& options_,
                                                    Communicator group)
-    : options(options_), group_(std::move(group)) {
+    : ParallelLayer(std::move(group)), options(options_) {
   const std::string text =
       text_of_linear(options) + (options.gather_output ? ", gathers its output" : ", leaves slices");
-  agree_on_module("ColumnParallelLinear", group_, text, &options.generator, [&] {
+  begin_construction("ColumnParallelLinear", text, &options.generator, [&] {
     train::require_positive(options.in_features, "in_features");
     require_units(options.out_features, "out_features", options.unit, group_.size());
     if (options.gather_output && options.unit > 1 && (options.out_features / options.unit) % group_.size())
@@ -56,8 +55,8 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(const ColumnParallelLinearOpt
   weight = register_parameter("weight", part({options.out_features, options.in_features}));
   bias = options.bias ? register_parameter("bias", part({options.out_features}))
                       : register_parameter("bias", {}, false);
-  slices_ = {{"weight", 0, outputs, options.out_features}, {"bias", 0, outputs, options.out_features}};
-  mark_slices(*this, group_);
+  end_construction(
+      {{"weight", 0, outputs, options.out_features}, {"bias", 0, outputs, options.out_features}});
 }
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x, std::int64_t whole_sequence) {
@@ -68,16 +67,11 @@ at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x, std::int64_t w
   return options.gather_output ? gather_from_group(y, -1, group_, options.out_features) : y;
 }
 
-void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
-  stream << "kolo::ColumnParallelLinear(" << text_of_linear(options) << ", outputs from " << outputs.begin
-         << " to " << outputs.end() << ')';
-}
-
 RowParallelLinearImpl::RowParallelLinearImpl(const RowParallelLinearOptions& options_, Communicator group)
-    : options(options_), group_(std::move(group)) {
+    : ParallelLayer(std::move(group)), options(options_) {
   const std::string text =
       text_of_linear(options) + (options.input_is_slice ? ", takes slices" : ", takes its slice");
-  agree_on_module("RowParallelLinear", group_, text, &options.generator, [&] {
+  begin_construction("RowParallelLinear", text, &options.generator, [&] {
     train::require_positive(options.out_features, "out_features");
     require_units(options.in_features, "in_features", options.unit, group_.size());
     if (!options.input_is_slice && options.unit > 1 && (options.in_features / options.unit) % group_.size())
@@ -92,8 +86,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(const RowParallelLinearOptions& opt
              ? register_parameter("bias", train::linear_values({options.out_features}, options.in_features,
                                                                options.generator))
              : register_parameter("bias", {}, false);
-  slices_ = {{"weight", 1, inputs, options.in_features}};
-  mark_slices(*this, group_);
+  end_construction({{"weight", 1, inputs, options.in_features}});
 }
 
 at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {
@@ -106,11 +99,6 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {
   if (!bias.defined()) return y;
   // A rank that adds it to a slice of the sequence has a part of its gradient.
   return y + (options.sequence ? copy_to_group(bias, group_) : bias);
-}
-
-void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {
-  stream << "kolo::RowParallelLinear(" << text_of_linear(options) << ", inputs from " << inputs.begin
-         << " to " << inputs.end() << ')';
 }
 
 }  // namespace kolo

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "kolo/error.hpp"
-#include "libtorch/random_state.hpp"
+#include "libtorch/thread_state.hpp"
+#include "tensor/construction.hpp"
 #include "tensor/group_collectives.hpp"
-#include "tensor/whole_values.hpp"
 
 namespace kolo {
 namespace {

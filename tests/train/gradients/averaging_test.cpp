@@ -68,7 +68,7 @@ std::vector<Case> cases() {
   return {
       {"whole", [](auto parameters, auto& own) { return make<train::WholeAveraging>(parameters, own, {}); }},
       {"hook",
-       [=](auto parameters, auto& own) { return make<train::HookAveraging>(parameters, own, hooked); }},
+       [=](auto parameters, auto& own) { return make<train::WholeAveraging>(parameters, own, hooked); }},
       {"sliced",
        [=](auto parameters, auto& own) { return make<train::SlicedAveraging>(parameters, own, sliced); },
        false, true},

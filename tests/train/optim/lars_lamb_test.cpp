@@ -9,7 +9,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
-#include "libtorch/optimizer_archive.hpp"
+#include "libtorch/archives.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "pipeline/message_plan.hpp"
 
 namespace kolo::test::pipeline {
 namespace {
@@ -20,7 +19,11 @@ using train::Action;
 using train::BorderMessage;
 using train::MessagePlan;
 using train::PipelineShape;
-using train::problem_of_shape;
+using train::require_shape;
+
+std::string problem_of_shape(const PipelineShape& shape) {
+  return problem_of([&] { require_shape(shape); });
+}
 
 std::vector<PipelineShape> shapes() {
   std::vector<PipelineShape> result;

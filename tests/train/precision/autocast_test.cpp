@@ -5,7 +5,7 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "libtorch/autocast_state.hpp"
+#include "libtorch/thread_state.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 

@@ -242,7 +242,6 @@ class DistributedDataParallelBase : public ParallelModel {
   /// gradients backward() averages are trained. Throws InvalidArgumentError where this rank has slices of
   /// layers alone, and `holders` is not set.
   const PlacedModel& placed() const override;
-  Communicator& communicator() noexcept override;
   /// The buckets as assigned at the moment, in the order in which they are averaged. Calls finish_step().
   std::vector<BucketInfo> buckets() const;
   /// What BucketBorders::measured has found up to now.

@@ -84,7 +84,7 @@ struct SequenceAttentionOptions {
 /// and in a backward() with create_graph, and the communicator's errors.
 
 /// Attention over a sequence divided among ranks, which exchanges slices of the sequence for slices of the
-/// heads and back. See sequence_attention.hpp, and S. Jacobs et al.: "DeepSpeed Ulysses: System Optimizations
+/// heads and back. See S. Jacobs et al.: "DeepSpeed Ulysses: System Optimizations
 /// for Enabling Training of Extreme Long Sequence Transformer Models", 2023, section 3. Heads are as many as
 /// ranks or more. With tensors of B bytes a rank it sends 4 B (N - 1) / N in forward and as much in backward.
 /// Holds the scores of its heads, [samples, heads / N, places, places].
@@ -93,7 +93,7 @@ at::Tensor all_to_all_attention(const at::Tensor& q, const at::Tensor& k, const 
 
 /// Attention over a sequence divided among ranks, around which keys and values travel in blocks. A block
 /// travels under the computation of the block before, and the softmax is put together block by block. See
-/// sequence_attention.hpp, and H. Liu, M. Zaharia, P. Abbeel: "Ring Attention with Blockwise Transformers for
+/// H. Liu, M. Zaharia, P. Abbeel: "Ring Attention with Blockwise Transformers for
 /// Near-Infinite Context", 2023, section 3. Any number of heads. With tensors of B bytes a rank it sends
 /// 2 B (N - 1) in forward and 2 B (2 N - 1) in backward, which computes the scores anew. Holds the scores of
 /// one block, [samples, heads, places / N, places / N]. Sums are made in float32, or float64; gradients

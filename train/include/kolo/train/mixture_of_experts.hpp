@@ -26,8 +26,7 @@ struct MixtureOfExpertsOptions {
   /// 0: it takes all tokens that choose it. Finite.
   double capacity_factor = 0;
   Activation activation = Activation::relu;  ///< of an expert's hidden features
-  /// Draws the initial values; undefined: libtorch's default generator. All ranks give one in the same state.
-  at::Generator generator = {};
+  at::Generator generator = {};              ///< draws the initial values: see TensorParallelModule
 };
 
 /// A layer of many networks, divided among the ranks, of which each token uses one or two. A gate sends each
@@ -42,13 +41,13 @@ struct MixtureOfExpertsOptions {
 /// together compute what one process makes of all tokens in the order of the ranks. Forward is an all_gather
 /// of the numbers of choices, and two all_to_all, in which a rank sends and receives as many tokens as chose
 /// an expert elsewhere; backward two all_to_all, and an all_reduce of the gate's gradient. The loss is the
-/// sum of what the ranks compute of their tokens (see tensor_functions.hpp): a rank's loss that is the mean
+/// sum of what the ranks compute of their tokens (see group_functions.hpp): a rank's loss that is the mean
 /// over its tokens is divided by the number of ranks before backward().
 ///
 /// First choices come before second ones, and within them tokens in their order: those that find an expert
 /// full are dropped by it, so that only the residual around the layer carries them. The gate computes in
-/// float32, or float64. Construction as of all parallel modules: see TensorParallelModule.
-class MixtureOfExpertsImpl : public torch::nn::Module, public TensorParallelModule {
+/// float32, or float64.
+class MixtureOfExpertsImpl : public ParallelLayer {
  public:
   /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   MixtureOfExpertsImpl(const MixtureOfExpertsOptions& options, Communicator group);
@@ -66,22 +65,17 @@ class MixtureOfExpertsImpl : public torch::nn::Module, public TensorParallelModu
   /// How many choices full experts dropped in the last forward(), over all ranks' tokens.
   std::int64_t dropped() const noexcept { return dropped_; }
 
-  /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
-  void pretty_print(std::ostream& stream) const override;
-
-  /// As given to the constructor; a change has no effect on the parameters.
-  MixtureOfExpertsOptions options;
-  Slice experts;         ///< the experts that this rank holds
-  at::Tensor gate;       ///< weights of the scores, [experts of all ranks, width], replicated
-  at::Tensor up;         ///< first layers of this rank's experts, [experts, hidden, width]
-  at::Tensor up_bias;    ///< [experts, hidden]
-  at::Tensor down;       ///< second layers of this rank's experts, [experts, width, hidden]
-  at::Tensor down_bias;  ///< [experts, width]
+  MixtureOfExpertsOptions options;  ///< as given to the constructor
+  Slice experts;                    ///< the experts that this rank holds
+  at::Tensor gate;                  ///< weights of the scores, [experts of all ranks, width], replicated
+  at::Tensor up;                    ///< first layers of this rank's experts, [experts, hidden, width]
+  at::Tensor up_bias;               ///< [experts, hidden]
+  at::Tensor down;                  ///< second layers of this rank's experts, [experts, width, hidden]
+  at::Tensor down_bias;             ///< [experts, width]
 
  private:
   at::Tensor run_experts(const at::Tensor& tokens, const std::vector<std::int64_t>& of_expert) const;
 
-  Communicator group_;
   at::Tensor balance_loss_;
   std::vector<std::int64_t> loads_;
   std::int64_t dropped_ = 0;

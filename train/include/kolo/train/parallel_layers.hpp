@@ -15,6 +15,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kolo/communicator.hpp"
@@ -27,11 +28,12 @@ namespace kolo {
 ///
 /// What follows holds for all modules of kolo that are divided among a group (ColumnParallelLinear,
 /// ParallelAttention, MixtureOfExperts, ...). Constructors are collective. Initial values are made whole on
-/// each rank, from a generator in the same state on all ranks (torch::manual_seed() with one seed), and each
-/// rank keeps its slice. So the ranks together hold what one process makes of that seed. An option out of its
-/// range throws InvalidArgumentError, and ranks that differ in options or seed MismatchError: on all ranks,
-/// with the name of the rank that differs. forward() and backward() are collective: the ranks use their
-/// modules in the same order. Errors of the communicator leave forward() and backward(). Not thread-safe.
+/// each rank, from the option `generator` (undefined: libtorch's default one), in the same state on all ranks
+/// (torch::manual_seed() with one seed), and each rank keeps its slice. So the ranks together hold what one
+/// process makes of that seed. An option out of its range throws InvalidArgumentError, and ranks that differ
+/// in options or seed MismatchError: on all ranks, with the name of the rank that differs. forward() and
+/// backward() are collective: the ranks use their modules in the same order. Errors of the communicator leave
+/// forward() and backward(). Not thread-safe.
 ///
 /// With `sequence` tensors between the layers are slices along dimension 1, [samples, time / ranks,
 /// features]: see gather_sequence(). The argument `whole_sequence` of forward() is the time of all slices
@@ -65,6 +67,26 @@ void agree_on_module(const char* who, Communicator group, const std::string& tex
 /// What such a constructor ends with: wrappers take the parameters that are not the same on all ranks for
 /// parts of a model. Local.
 void mark_slices(const torch::nn::Module& module, const Communicator& group);
+
+/// What the layers of kolo have that divide their parameters: both of that, and how they are printed.
+class ParallelLayer : public torch::nn::Module, public TensorParallelModule {
+ public:
+  /// Writes the options and this rank's slices in one line; libtorch calls it to print a model.
+  void pretty_print(std::ostream& stream) const override;
+
+ protected:
+  explicit ParallelLayer(Communicator group) : group_(std::move(group)) {}
+  /// As agree_on_module().
+  void begin_construction(const char* who, const std::string& text, const at::Generator* generator,
+                          const std::function<void()>& require_valid);
+  /// As mark_slices().
+  void end_construction(std::vector<SlicedParameter> slices);
+
+  Communicator group_;  ///< as given to the constructor
+
+ private:
+  std::string text_;
+};
 
 /// Where a rank's tensor lies in the whole of which it is a slice.
 struct Split {
@@ -100,8 +122,7 @@ struct ColumnParallelLinearOptions {
   /// Number of consecutive outputs that one rank holds together, as those of an attention head. Divides
   /// out_features.
   std::int64_t unit = 1;
-  /// Draws the initial values; undefined: libtorch's default generator. All ranks give one in the same state.
-  at::Generator generator = {};
+  at::Generator generator = {};  ///< draws the initial values: see TensorParallelModule
 };
 
 /// A linear layer, y = x A^T + b, whose outputs are divided among the ranks. Each rank has a slice of the
@@ -115,9 +136,7 @@ struct ColumnParallelLinearOptions {
 ///     kolo::RowParallelLinear down(
 ///         kolo::RowParallelLinearOptions{.in_features = 2048, .out_features = 512}, group);
 ///     const at::Tensor y = down(at::gelu(up(x)));
-///
-/// Construction as of all parallel modules: see TensorParallelModule.
-class ColumnParallelLinearImpl : public torch::nn::Module, public TensorParallelModule {
+class ColumnParallelLinearImpl : public ParallelLayer {
  public:
   /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   ColumnParallelLinearImpl(const ColumnParallelLinearOptions& options, Communicator group);
@@ -126,17 +145,11 @@ class ColumnParallelLinearImpl : public torch::nn::Module, public TensorParallel
   /// or with gather_output [..., out_features]. Collective, also in backward. `whole_sequence`: see
   /// TensorParallelModule. Throws InvalidArgumentError for another last dimension.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
-  /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
-  void pretty_print(std::ostream& stream) const override;
 
-  /// As given to the constructor; a change has no effect on the parameters.
-  ColumnParallelLinearOptions options;
-  Slice outputs;      ///< the outputs that this rank computes
-  at::Tensor weight;  ///< [this rank's out_features, in_features]
-  at::Tensor bias;    ///< [this rank's out_features]; undefined without bias
-
- private:
-  Communicator group_;
+  ColumnParallelLinearOptions options;  ///< as given to the constructor
+  Slice outputs;                        ///< the outputs that this rank computes
+  at::Tensor weight;                    ///< [this rank's out_features, in_features]
+  at::Tensor bias;                      ///< [this rank's out_features]; undefined without bias
 
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
@@ -155,16 +168,14 @@ struct RowParallelLinearOptions {
   /// Number of consecutive inputs that one rank holds together, as those of an attention head. Divides
   /// in_features.
   std::int64_t unit = 1;
-  /// Draws the initial values; undefined: libtorch's default generator. All ranks give one in the same state.
-  at::Generator generator = {};
+  at::Generator generator = {};  ///< draws the initial values: see TensorParallelModule
 };
 
 /// A linear layer, y = x A^T + b, whose inputs are divided among the ranks. Each rank has a slice of the
-/// inputs: columns of A (M. Shoeybi et al. 2019, section
-/// 3). Forward sums y over the ranks, which all add the replicated b; backward sends nothing. Slices need not
-/// be equal. See ColumnParallelLinearImpl for an example. Construction as of all parallel modules: see
-/// TensorParallelModule.
-class RowParallelLinearImpl : public torch::nn::Module, public TensorParallelModule {
+/// inputs: columns of A (M. Shoeybi et al. 2019, section 3). Forward sums y over the ranks, which all add the
+/// replicated b; backward sends nothing. Slices need not be equal. See ColumnParallelLinearImpl for an
+/// example.
+class RowParallelLinearImpl : public ParallelLayer {
  public:
   /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   RowParallelLinearImpl(const RowParallelLinearOptions& options, Communicator group);
@@ -173,17 +184,11 @@ class RowParallelLinearImpl : public torch::nn::Module, public TensorParallelMod
   /// [..., out_features], replicated (with `sequence` a slice). Collective. Throws InvalidArgumentError for
   /// another last dimension.
   at::Tensor forward(const at::Tensor& x);
-  /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
-  void pretty_print(std::ostream& stream) const override;
 
-  /// As given to the constructor; a change has no effect on the parameters.
-  RowParallelLinearOptions options;
-  Slice inputs;       ///< the inputs that this rank reads
-  at::Tensor weight;  ///< [out_features, this rank's in_features]
-  at::Tensor bias;    ///< [out_features], replicated; undefined without bias
-
- private:
-  Communicator group_;
+  RowParallelLinearOptions options;  ///< as given to the constructor
+  Slice inputs;                      ///< the inputs that this rank reads
+  at::Tensor weight;                 ///< [out_features, this rank's in_features]
+  at::Tensor bias;                   ///< [out_features], replicated; undefined without bias
 };
 TORCH_MODULE(RowParallelLinear);
 
@@ -200,14 +205,12 @@ struct ParallelMLPOptions {
   Activation activation = Activation::gelu;  ///< applied to the hidden features
   bool bias = true;                          ///< whether both layers have a bias
   bool sequence = false;                     ///< inputs and outputs are slices of the sequence
-  /// Draws the initial values; undefined: libtorch's default generator. All ranks give one in the same state.
-  at::Generator generator = {};
+  at::Generator generator = {};              ///< draws the initial values: see TensorParallelModule
 };
 
 /// The two linear layers of a transformer, divided among the ranks: a ColumnParallelLinear, an activation of
 /// each element, a RowParallelLinear. From M. Shoeybi et al. 2019, section 3, figure 3a: forward sends what
-/// one sum of the outputs takes, and so does backward. Construction as of all parallel modules: see
-/// TensorParallelModule.
+/// one sum of the outputs takes, and so does backward.
 class ParallelMLPImpl : public torch::nn::Module {
  public:
   /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
@@ -217,10 +220,9 @@ class ParallelMLPImpl : public torch::nn::Module {
   /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgumentError for another last dimension.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
 
-  /// As given to the constructor; a change has no effect on the parameters.
-  ParallelMLPOptions options;
-  ColumnParallelLinear up;  ///< from `width` to this rank's hidden features
-  RowParallelLinear down;   ///< from this rank's hidden features to `width`
+  ParallelMLPOptions options;  ///< as given to the constructor
+  ColumnParallelLinear up;     ///< from `width` to this rank's hidden features
+  RowParallelLinear down;      ///< from this rank's hidden features to `width`
 
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
@@ -235,18 +237,16 @@ struct ParallelAttentionOptions {
   bool bias = true;        ///< whether queries, keys, values and outputs have a bias
   double dropout =
       0;  ///< probability, from 0 to below 1, for attention's weights in training: split_dropout()
-  bool sequence = false;  ///< inputs and outputs are slices of the sequence
-  /// Draws the initial values and dropout; undefined: libtorch's default generator. All ranks give one in the
-  /// same state.
-  at::Generator generator = {};
+  bool sequence = false;         ///< inputs and outputs are slices of the sequence
+  at::Generator generator = {};  ///< draws the initial values and dropout: see TensorParallelModule
 };
 
 /// Multi-head self-attention whose heads are divided among the ranks. The function (A. Vaswani et al.:
 /// "Attention Is All You Need", NeurIPS 2017, section 3.2.2) is divided by heads (M. Shoeybi et al. 2019,
 /// section 3, figure 3b): each rank has the queries, keys and values of some heads, and the columns of the
 /// output's weight that read them. Forward sends what one RowParallelLinear does, backward what one
-/// ColumnParallelLinear does. Construction as of all parallel modules: see TensorParallelModule.
-class ParallelAttentionImpl : public torch::nn::Module, public TensorParallelModule {
+/// ColumnParallelLinear does.
+class ParallelAttentionImpl : public ParallelLayer {
  public:
   /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   ParallelAttentionImpl(const ParallelAttentionOptions& options, Communicator group);
@@ -254,21 +254,16 @@ class ParallelAttentionImpl : public torch::nn::Module, public TensorParallelMod
   /// `x` [samples, time, width], replicated (with `sequence` a slice); returns the same shape. Collective.
   /// `whole_sequence`: see TensorParallelModule. Throws InvalidArgumentError for another shape.
   at::Tensor forward(const at::Tensor& x, std::int64_t whole_sequence = 0);
-  /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
-  void pretty_print(std::ostream& stream) const override;
 
-  /// As given to the constructor; a change has no effect on the parameters.
-  ParallelAttentionOptions options;
-  Slice heads;            ///< the heads that this rank computes
-  at::Tensor in_weight;   ///< [3, features of this rank's heads, width]: of queries, keys, values
-  at::Tensor in_bias;     ///< [3, features of this rank's heads]; undefined without bias
-  RowParallelLinear out;  ///< from the heads to the outputs
+  ParallelAttentionOptions options;  ///< as given to the constructor
+  Slice heads;                       ///< the heads that this rank computes
+  at::Tensor in_weight;              ///< [3, features of this rank's heads, width]: of queries, keys, values
+  at::Tensor in_bias;                ///< [3, features of this rank's heads]; undefined without bias
+  RowParallelLinear out;             ///< from the heads to the outputs
 
  private:
   Slice features() const;
   at::Tensor drop(const at::Tensor& weights) const;
-
-  Communicator group_;
 
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
@@ -285,9 +280,8 @@ struct ParallelLayerNormOptions {
 /// torch::nn::LayerNorm over the last dimension, with replicated weight and bias. With `sequence` each rank
 /// normalizes its slice of the sequence (V. Korthikanti et al.: "Reducing Activation Recomputation in Large
 /// Transformer Models", 2022, section 4.2.2), and backward sums the gradients of weight and bias over the
-/// ranks, by one all_reduce of 2 * features elements. Construction as of all parallel modules: see
-/// TensorParallelModule.
-class ParallelLayerNormImpl : public torch::nn::Module, public TensorParallelModule {
+/// ranks, by one all_reduce of 2 * features elements.
+class ParallelLayerNormImpl : public ParallelLayer {
  public:
   /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   ParallelLayerNormImpl(const ParallelLayerNormOptions& options, Communicator group);
@@ -295,16 +289,10 @@ class ParallelLayerNormImpl : public torch::nn::Module, public TensorParallelMod
   /// `x` [..., features]; returns the same shape. Sends nothing; with `sequence` backward is collective.
   /// Throws InvalidArgumentError for another last dimension.
   at::Tensor forward(const at::Tensor& x);
-  /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
-  void pretty_print(std::ostream& stream) const override;
 
-  /// As given to the constructor; a change has no effect on the parameters.
-  ParallelLayerNormOptions options;
-  at::Tensor weight;  ///< factors, [features], the same on all ranks; at first ones
-  at::Tensor bias;    ///< terms, [features], the same on all ranks; at first zeros
-
- private:
-  Communicator group_;
+  ParallelLayerNormOptions options;  ///< as given to the constructor
+  at::Tensor weight;                 ///< factors, [features], the same on all ranks; at first ones
+  at::Tensor bias;                   ///< terms, [features], the same on all ranks; at first zeros
 };
 TORCH_MODULE(ParallelLayerNorm);
 
@@ -318,9 +306,7 @@ struct ParallelTransformerLayerOptions {
   double dropout = 0;  ///< probability, from 0 to below 1, for what is added to the residual in training
   double attention_dropout = 0;  ///< probability, from 0 to below 1, for attention's weights in training
   bool sequence = false;         ///< inputs and outputs are slices of the sequence
-  /// Draws the initial values and dropout; undefined: libtorch's default generator. All ranks give one in the
-  /// same state.
-  at::Generator generator = {};
+  at::Generator generator = {};  ///< draws the initial values and dropout: see TensorParallelModule
 };
 
 /// A layer of a transformer, divided among the ranks. It is x + attention(norm(x)), then the same with an MLP
@@ -331,7 +317,6 @@ struct ParallelTransformerLayerOptions {
 /// all_reduces each, or with `sequence` two pairs of all_gather and reduce_scatter. With `sequence` (V.
 /// Korthikanti et al. 2022, section 4.2.2) norms, dropout and residuals work on slices of the sequence, so
 /// that each rank keeps 1/N of their activations; norms and biases send 6 * width elements more in backward.
-/// Construction as of all parallel modules: see TensorParallelModule.
 ///
 ///     kolo::ParallelTransformerLayer layer(
 ///         kolo::ParallelTransformerLayerOptions{.width = 512, .heads = 8, .causal = true}, grid.tensor());
@@ -373,9 +358,8 @@ struct VocabularyParallelEmbeddingOptions {
 
 /// A table of embeddings whose rows are divided among the ranks. Each rank looks up what is in its rows, and
 /// a sum over the ranks fills in all other rows (M. Shoeybi et al. 2019, section 3). Backward sends nothing
-/// (with `sequence` an all_gather). Slices need not be equal. Construction as of all parallel modules: see
-/// TensorParallelModule.
-class VocabularyParallelEmbeddingImpl : public torch::nn::Module, public TensorParallelModule {
+/// (with `sequence` an all_gather). Slices need not be equal.
+class VocabularyParallelEmbeddingImpl : public ParallelLayer {
  public:
   /// Collective over `group`. Throws InvalidArgumentError, MismatchError: see TensorParallelModule.
   VocabularyParallelEmbeddingImpl(const VocabularyParallelEmbeddingOptions& options, Communicator group);
@@ -384,16 +368,10 @@ class VocabularyParallelEmbeddingImpl : public torch::nn::Module, public TensorP
   /// dimension 1). Throws InvalidArgumentError where an index is not in the vocabulary, and for
   /// indices of another type.
   at::Tensor forward(const at::Tensor& indices);
-  /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
-  void pretty_print(std::ostream& stream) const override;
 
-  /// As given to the constructor; a change has no effect on the parameters.
-  VocabularyParallelEmbeddingOptions options;
-  Slice rows;         ///< the rows that this rank holds
-  at::Tensor weight;  ///< [this rank's rows, features]
-
- private:
-  Communicator group_;
+  VocabularyParallelEmbeddingOptions options;  ///< as given to the constructor
+  Slice rows;                                  ///< the rows that this rank holds
+  at::Tensor weight;                           ///< [this rank's rows, features]
 };
 TORCH_MODULE(VocabularyParallelEmbedding);
 

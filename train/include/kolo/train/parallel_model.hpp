@@ -201,16 +201,18 @@ class ParallelModel {
   /// False with a hook that gives ranks different averages (post_local_sgd), so that their parameters differ.
   virtual bool keeps_ranks_equal() const noexcept { return true; }
   /// The communicator that it was made with, for calls of the caller's own.
-  virtual Communicator& communicator() noexcept = 0;
+  Communicator& communicator() noexcept { return communicator_; }
   /// What all steps cost together.
   virtual const CommunicationStatistics& total() const noexcept = 0;
 
  protected:
-  ParallelModel() = default;
+  /// Throws InvalidArgumentError for one that is not valid.
+  explicit ParallelModel(Communicator communicator);
   /// Throws InvalidArgumentError unless it is positive and finite.
   static void require_scale(float scale);
 
  private:
+  Communicator communicator_;
   int no_sync_depth_ = 0;
 };
 

@@ -195,7 +195,6 @@ class PipelineParallel : public ParallelModel {
   const PipelineStatistics& statistics() const noexcept;
   /// What averages over `data` cost; a stage that is wrapped counts its own.
   const CommunicationStatistics& total() const noexcept override;
-  Communicator& communicator() noexcept override;
   /// Throws InvalidArgumentError for true: step() has all micro-batches.
   void set_local(bool is_local) override;
   /// Scale the loss in the loss function. Throws InvalidArgumentError as ParallelModel has it.

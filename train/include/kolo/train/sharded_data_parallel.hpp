@@ -120,7 +120,6 @@ class ShardedDataParallelBase : public ParallelModel {
 
   void set_local(bool is_local) override;
   void set_loss_scale(float scale) override;
-  Communicator& communicator() noexcept override;
   /// What forward and backward waited for is exposed, whether it was gathers of parameters or averages of
   /// gradients. Counts units that were averaged as all_reduces; `bytes` are those of gradients.
   const CommunicationStatistics& total() const noexcept override;

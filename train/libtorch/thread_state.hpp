@@ -1,5 +1,5 @@
-// States of generators of random numbers: libtorch's default one on the CPU, and those that modules are
-// given.
+// What a thread computes with beside its tensors: autocast on the CPU, and the states of generators of random
+// numbers, libtorch's default one and those that modules are given.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -11,6 +11,30 @@
 #include <vector>
 
 namespace kolo::train {
+
+/// What libtorch keeps of autocast for each thread.
+struct AutocastState {
+  bool is_enabled = false;
+  at::ScalarType dtype = at::kBFloat16;
+  bool has_cache = true;  ///< of weights that were cast
+
+  /// This thread's.
+  static AutocastState current();
+  /// Makes it this thread's.
+  void apply() const;
+};
+
+/// While it lives, this thread's autocast is another one.
+class AutocastScope {
+ public:
+  explicit AutocastScope(const AutocastState& state) { state.apply(); }
+  ~AutocastScope() { before_.apply(); }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  const AutocastState before_ = AutocastState::current();
+};
 
 struct RandomState {
   at::Generator generator;

@@ -1,4 +1,5 @@
-// Initial values of whole parameters, of which each rank takes its slice; and what they require of options.
+// What constructors of divided modules share: initial values of whole parameters, of which each rank takes
+// its slice, and what they require of options; and activations.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -7,6 +8,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+
+#include "kolo/train/parallel_layers.hpp"
 
 namespace kolo::train {
 
@@ -29,5 +32,8 @@ void require_probability(double value, const char* what);
 void require_features(const at::Tensor& x, std::int64_t features, const char* who);
 /// Throws InvalidArgumentError unless all are whole numbers from 0 to below `vocabulary`.
 void require_in_vocabulary(const at::Tensor& indices, std::int64_t vocabulary);
+
+at::Tensor activate(const at::Tensor& x, Activation activation);
+const char* name_of_activation(Activation activation);
 
 }  // namespace kolo::train

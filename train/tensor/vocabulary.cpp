@@ -1,13 +1,14 @@
-#include "kolo/train/group_functions.hpp"
-
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <sstream>
+
 #include "kolo/error.hpp"
+#include "kolo/train/group_functions.hpp"
 #include "kolo/train/slice.hpp"
+#include "tensor/construction.hpp"
 #include "tensor/group_collectives.hpp"
-#include "tensor/whole_values.hpp"
 
 namespace kolo {
 namespace {
@@ -43,6 +44,33 @@ class SplitCrossEntropy : public torch::autograd::Function<SplitCrossEntropy> {
 };
 
 }  // namespace
+
+VocabularyParallelEmbeddingImpl::VocabularyParallelEmbeddingImpl(
+    const VocabularyParallelEmbeddingOptions& options_, Communicator group)
+    : ParallelLayer(std::move(group)), options(options_) {
+  std::ostringstream text;
+  text << std::boolalpha << "vocabulary " << options.vocabulary << ", features " << options.features
+       << ", sequence " << options.sequence;
+  begin_construction("VocabularyParallelEmbedding", text.str(), &options.generator, [&] {
+    train::require_enough(options.vocabulary, "rows (vocabulary)", group_.size());
+    train::require_positive(options.features, "features");
+  });
+  rows = slice_of(options.vocabulary, group_.rank(), group_.size());
+  weight = register_parameter(
+      "weight",
+      train::own_part(train::normal_values({options.vocabulary, options.features}, options.generator), 0,
+                      rows.begin, rows.length));
+  end_construction({{"weight", 0, rows, options.vocabulary}});
+}
+
+at::Tensor VocabularyParallelEmbeddingImpl::forward(const at::Tensor& indices) {
+  train::require_in_vocabulary(indices, options.vocabulary);
+  const at::Tensor own = indices - rows.begin;
+  const at::Tensor outside = (own < 0).logical_or(own >= rows.length);
+  const at::Tensor found = at::embedding(weight, own.masked_fill(outside, 0));
+  const at::Tensor partial = found.masked_fill(outside.unsqueeze(-1), 0);
+  return options.sequence ? scatter_sequence(partial, 1, group_) : reduce_from_group(partial, group_);
+}
 
 at::Tensor vocabulary_parallel_cross_entropy(const at::Tensor& scores, const at::Tensor& targets,
                                              std::int64_t vocabulary, const Communicator& group,

@@ -1,9 +1,10 @@
-// What an optimizer of libtorch keeps for one parameter; see also state_of().
+// Optimizers and gradient hooks in archives, and what an optimizer keeps for one parameter.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
 #include <torch/optim/optimizer.h>
+#include <torch/serialize/archive.h>
 
 #include <sstream>
 #include <string>
@@ -12,6 +13,16 @@
 #include "kolo/train/optim.hpp"
 
 namespace kolo::train {
+
+/// State and options of each parameter group: libtorch saves the state, but loads it without the options.
+void save_whole(const torch::optim::Optimizer& optimizer, torch::serialize::OutputArchive& archive);
+/// The inverse, into an optimizer of the same type with the same parameters in the same groups.
+void load_whole(torch::optim::Optimizer& optimizer, torch::serialize::InputArchive& archive);
+
+/// What a gradient hook keeps.
+void save_hook(const GradientHook& hook, torch::serialize::OutputArchive& archive);
+/// The inverse. Throws InvalidArgumentError where it is the state of another hook.
+void load_hook(GradientHook& hook, torch::serialize::InputArchive& archive);
 
 /// Where an optimizer's states have that of the parameter.
 template <typename States>

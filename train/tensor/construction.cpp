@@ -1,13 +1,19 @@
-#include "tensor/whole_values.hpp"
+#include "tensor/construction.hpp"
 
 #include <ATen/Functions.h>
 
 #include <cmath>
+#include <ostream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "kolo/error.hpp"
-#include "libtorch/random_state.hpp"
+#include "kolo/train/averages.hpp"
+#include "kolo/train/parallel_model.hpp"
+#include "libtorch/thread_state.hpp"
+#include "ranks/agreement.hpp"
+#include "ranks/holders.hpp"
 
 namespace kolo::train {
 
@@ -74,4 +80,59 @@ void require_in_vocabulary(const at::Tensor& indices, std::int64_t vocabulary) {
   }
 }
 
+at::Tensor activate(const at::Tensor& x, Activation activation) {
+  return activation == Activation::relu ? at::relu(x) : at::gelu(x);
+}
+
+const char* name_of_activation(Activation activation) {
+  return activation == Activation::relu ? "relu" : "gelu";
+}
+
 }  // namespace kolo::train
+
+namespace kolo {
+
+void agree_on_module(const char* who, Communicator group, const std::string& text,
+                     const at::Generator* generator, const std::function<void()>& require_valid) {
+  if (!group.valid()) throw InvalidArgumentError(std::string(who) + ": the communicator is not valid", {});
+  std::ostringstream lines;
+  lines << text << '\n';
+  if (generator) {
+    const at::Tensor state = train::RandomState::of(*generator).state;
+    lines << "a generator of random numbers, for initial values, in the state " << std::hex
+          << train::hash_of(state.data_ptr(), state.nbytes()) << '\n';
+  }
+  agree(group, who, lines.str(), require_valid);
+}
+
+void mark_slices(const torch::nn::Module& module, const Communicator& group) {
+  const auto* const divided = dynamic_cast<const TensorParallelModule*>(&module);
+  const auto part = train::part_of_group(group, "a module divided among a group",
+                                         "pass a PlacedModel of placed_parameters()", true);
+  if (!part) return;
+  for (const PlacedParameter& parameter : placed_parameters(module)) {
+    if (parameter.region.cut || (divided && divided->owns_submodules())) train::hold(parameter.tensor, *part);
+  }
+}
+
+void ParallelLayer::begin_construction(const char* who, const std::string& text,
+                                       const at::Generator* generator,
+                                       const std::function<void()>& require_valid) {
+  agree_on_module(who, group_, text, generator, require_valid);
+  text_ = "kolo::" + std::string(who) + '(' + text;
+}
+
+void ParallelLayer::end_construction(std::vector<SlicedParameter> slices) {
+  slices_ = std::move(slices);
+  for (const auto& [name, dimension, slice, whole] : slices_) {
+    text_ += ", " + name + " from " + std::to_string(slice.begin) + " to " + std::to_string(slice.end()) +
+             " of " + std::to_string(whole);
+  }
+  mark_slices(*this, group_);
+}
+
+void ParallelLayer::pretty_print(std::ostream& stream) const {
+  stream << text_ << ')';
+}
+
+}  // namespace kolo
