@@ -1,10 +1,5 @@
 // Adasum: the gradient hook that adds what gradients have apart and averages what they have in common.
 #include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "kolo/train/hooks.hpp"
 

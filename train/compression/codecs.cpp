@@ -3,7 +3,6 @@
 
 #include "compression/bits.hpp"
 #include "compression/codec.hpp"
-#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

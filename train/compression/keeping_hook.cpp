@@ -1,10 +1,6 @@
 #include "compression/keeping_hook.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
-
-#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

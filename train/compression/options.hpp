@@ -2,8 +2,6 @@
 #pragma once
 
 #include <charconv>
-#include <iterator>
-#include <string>
 
 #include "kolo/train/hooks.hpp"
 

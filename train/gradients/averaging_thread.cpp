@@ -1,7 +1,5 @@
 #include "gradients/averaging_thread.hpp"
 
-#include <utility>
-
 #include "ranks/agreement.hpp"
 
 namespace kolo::train {

@@ -2,11 +2,8 @@
 // on.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <exception>
-#include <functional>
 #include <mutex>
 #include <thread>
 

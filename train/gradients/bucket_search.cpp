@@ -1,9 +1,5 @@
 #include "gradients/bucket_search.hpp"
 
-#include <algorithm>
-#include <iterator>
-#include <utility>
-
 #include "gradients/times.hpp"
 
 namespace kolo::train {

@@ -1,9 +1,6 @@
 #include "gradients/static_graph.hpp"
 
 #include <algorithm>
-#include <ranges>
-
-#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

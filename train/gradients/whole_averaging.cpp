@@ -1,13 +1,8 @@
 #include "gradients/whole_averaging.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <utility>
 
-#include "gradients/bucket_borders.hpp"
 #include "gradients/slice_thread.hpp"
-#include "kolo/error.hpp"
-#include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 

@@ -1,6 +1,5 @@
 #include "libtorch/first_use.hpp"
 
-#include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>

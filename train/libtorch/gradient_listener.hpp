@@ -10,9 +10,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -1,9 +1,6 @@
 #include "pipeline/schedule.hpp"
 
 #include <algorithm>
-#include <array>
-
-#include "kolo/error.hpp"
 
 namespace kolo {
 namespace {

@@ -2,9 +2,6 @@
 #pragma once
 
 #include <compare>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "kolo/train/pipeline_parallel.hpp"
 

@@ -5,10 +5,6 @@
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
-#include <utility>
-#include <vector>
-
-#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

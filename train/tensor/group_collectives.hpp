@@ -6,10 +6,6 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <functional>
-#include <vector>
-
 #include "kolo/communicator.hpp"
 
 namespace kolo::train {

@@ -3,10 +3,7 @@
 #include <ATen/Functions.h>
 
 #include <sstream>
-#include <string>
-#include <utility>
 
-#include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
 #include "tensor/construction.hpp"
 

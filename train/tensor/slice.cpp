@@ -1,7 +1,6 @@
 #include "kolo/train/slice.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include "kolo/error.hpp"
 

@@ -6,9 +6,7 @@
 #include <torch/data/samplers/base.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 

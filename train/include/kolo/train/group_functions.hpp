@@ -5,9 +5,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <vector>
-
 #include "kolo/communicator.hpp"
 
 namespace kolo {

@@ -9,7 +9,6 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
-#include <string>
 
 #include "kolo/error.hpp"
 

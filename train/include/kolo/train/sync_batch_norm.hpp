@@ -7,9 +7,7 @@
 #include <torch/nn/options/batchnorm.h>
 #include <torch/nn/pimpl.h>
 
-#include <functional>
 #include <iosfwd>
-#include <utility>
 
 #include "kolo/communicator.hpp"
 
