@@ -1,5 +1,10 @@
 // Adasum: the gradient hook that adds what gradients have apart and averages what they have in common.
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "kolo/train/hooks.hpp"
 

@@ -1,6 +1,11 @@
 // Codec: how float32 numbers become fewer bytes, and numbers again.
 #pragma once
 
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
 #include "kolo/train/hooks.hpp"
 
 namespace kolo::train {

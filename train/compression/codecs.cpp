@@ -3,6 +3,7 @@
 
 #include "compression/bits.hpp"
 #include "compression/codec.hpp"
+#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

@@ -1,6 +1,10 @@
 #include "compression/keeping_hook.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

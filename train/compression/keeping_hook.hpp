@@ -1,6 +1,15 @@
 // KeepingHook: a gradient hook that keeps values of parameters from step to step.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "kolo/train/hooks.hpp"
 
 namespace kolo::train {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <charconv>
+#include <iterator>
+#include <string>
 
 #include "kolo/train/hooks.hpp"
 

@@ -1,7 +1,9 @@
 // PostLocalSgd: the gradient hook that averages over all ranks first and within groups of ranks later.
+#include <memory>
 
 #include "compression/keeping_hook.hpp"
 #include "compression/options.hpp"
+#include "kolo/error.hpp"
 
 namespace kolo {
 namespace train {

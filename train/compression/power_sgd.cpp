@@ -1,9 +1,15 @@
 // PowerSgd: the gradient hook that sends matrices as products of thin ones.
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "compression/keeping_hook.hpp"
 #include "compression/low_rank.hpp"
 #include "compression/options.hpp"
+#include "kolo/error.hpp"
 
 namespace kolo {
 namespace train {

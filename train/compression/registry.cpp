@@ -1,7 +1,11 @@
 // Gradient hooks: what they have in common, and their names.
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
 
 #include "compression/options.hpp"
+#include "kolo/error.hpp"
 
 namespace kolo {
 namespace {

@@ -1,10 +1,12 @@
 // TopK: the gradient hook that sends the largest numbers alone.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "compression/keeping_hook.hpp"
 #include "compression/options.hpp"
 #include "compression/selection.hpp"
+#include "kolo/error.hpp"
 #include "kolo/sparse.hpp"
 
 namespace kolo {

@@ -3,17 +3,22 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <exception>
 #include <sstream>
 #include <unordered_set>
 
+#include "gradients/join_agreement.hpp"
 #include "gradients/reducer.hpp"
 #include "gradients/sliced_averaging.hpp"
 #include "gradients/table_averaging.hpp"
+#include "gradients/whole_averaging.hpp"
+#include "kolo/error.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/sync_batch_norm.hpp"
 #include "placement/placement.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo {
 namespace {
@@ -123,22 +128,21 @@ struct DistributedDataParallelBase::State {
   }
 
   static void require_compatible(const DistributedDataParallelOptions& options) {
-    const std::pair<const char*, bool> hook{"hook", options.hook != nullptr},
-        wire{"wire", options.wire.has_value()},
-        unused{"find_unused_parameters", options.find_unused_parameters},
-        overlap{"overlap_forward", static_cast<bool>(options.overlap_forward)},
-        graph{"static_graph", options.static_graph};
-    for (const auto& [one, other] :
-         {std::pair(hook, wire), std::pair(hook, unused), std::pair(hook, overlap),
-          std::pair(unused, overlap), std::pair(graph, unused), std::pair(graph, overlap)}) {
-      if (!one.second || !other.second) continue;
-      throw InvalidArgumentError(
-          std::string("the options ") + one.first + " and " + other.first + " exclude each other", {});
-    }
+    const auto exclude = [](const std::string& one, const std::string& other) {
+      throw InvalidArgumentError("the options " + one + " and " + other + " exclude each other", {});
+    };
+    if (options.hook && options.wire) exclude("hook", "wire");
+    if (options.hook && options.find_unused_parameters) exclude("hook", "find_unused_parameters");
+    if (options.hook && options.overlap_forward) exclude("hook", "overlap_forward");
+    if (options.find_unused_parameters && options.overlap_forward)
+      exclude("find_unused_parameters", "overlap_forward");
     if (options.hook && !options.hook->keeps_ranks_equal() && options.check_parameters_every > 0)
       throw InvalidArgumentError("the option check_parameters_every does not go with the hook " +
                                      options.hook->describe() + ", with which ranks' parameters differ",
                                  {});
+    if (options.static_graph && options.find_unused_parameters)
+      exclude("static_graph", "find_unused_parameters");
+    if (options.static_graph && options.overlap_forward) exclude("static_graph", "overlap_forward");
   }
 
   static void require_dense(const train::Model& model, const DistributedDataParallelOptions& options) {

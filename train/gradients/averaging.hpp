@@ -3,7 +3,19 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "gradients/join_agreement.hpp"
+#include "kolo/communicator.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace kolo::train {
 

@@ -1,5 +1,7 @@
 #include "gradients/averaging_thread.hpp"
 
+#include <utility>
+
 #include "ranks/agreement.hpp"
 
 namespace kolo::train {

@@ -2,8 +2,11 @@
 // on.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 

@@ -1,7 +1,16 @@
 // Bucket: gradients that lie side by side in shared memory and are averaged by one all-reduce.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "gradients/averaging_thread.hpp"
+#include "kolo/communicator.hpp"
+#include "kolo/train/hooks.hpp"
 #include "kolo/train/tensor.hpp"
 
 namespace kolo::train {

@@ -1,6 +1,7 @@
 // Where buckets of gradients end: by their sizes, or where the last one is averaged earliest.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>

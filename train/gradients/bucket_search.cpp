@@ -1,5 +1,9 @@
 #include "gradients/bucket_search.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "gradients/times.hpp"
 
 namespace kolo::train {

@@ -1,8 +1,15 @@
 // BucketSearch: measures the first backward passes and finds the borders of buckets that suit them.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "gradients/bucket.hpp"
 #include "gradients/bucket_borders.hpp"
+#include "kolo/communicator.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 
 namespace kolo::train {

@@ -1,7 +1,11 @@
 #include "gradients/join_agreement.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 
 namespace kolo::train {

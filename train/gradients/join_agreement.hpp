@@ -1,6 +1,11 @@
 // JoinAgreement: before each step, which ranks still have data and how much each of them counts.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/tensor.hpp"
 

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "kolo/error.hpp"
+#include "libtorch/gradient_listener.hpp"
 #include "ranks/agreement.hpp"
 
 namespace kolo::train {

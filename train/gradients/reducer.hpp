@@ -1,9 +1,23 @@
 // Reducer: watches gradients become ready during backward and averages them bucket by bucket.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "gradients/averaging.hpp"
+#include "gradients/join_agreement.hpp"
 #include "gradients/static_graph.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
 #include "libtorch/gradient_listener.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo::train {
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "gradients/reducer.hpp"
+#include "kolo/timeline.hpp"
 
 namespace kolo::train {
 namespace {

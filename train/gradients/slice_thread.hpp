@@ -2,9 +2,16 @@
 // backward and that forward go on.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 

@@ -3,10 +3,15 @@
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <numeric>
+#include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "gradients/times.hpp"
+#include "kolo/error.hpp"
+#include "kolo/timeline.hpp"
 #include "kolo/train/averages.hpp"
 
 namespace kolo::train {

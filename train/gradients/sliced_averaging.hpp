@@ -6,8 +6,17 @@
 #include <ATen/ThreadLocalState.h>
 #include <torch/optim/optimizer.h>
 
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "gradients/slice_thread.hpp"
 #include "gradients/whole_averaging.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
 #include "libtorch/first_use.hpp"
 
 namespace kolo::train {

@@ -1,6 +1,9 @@
 #include "gradients/static_graph.hpp"
 
 #include <algorithm>
+#include <ranges>
+
+#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

@@ -1,6 +1,11 @@
 // StaticGraph: how often each backward accumulates each gradient, where all backward passes are alike.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "ranks/model.hpp"
 
 namespace kolo::train {

@@ -4,7 +4,12 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <utility>
+
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 namespace {

@@ -1,9 +1,18 @@
 // TableAveraging: averages the gradients of embeddings, of which each rank has few rows.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "gradients/averaging.hpp"
 #include "gradients/averaging_thread.hpp"
 #include "kolo/sparse.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
 #include "ranks/model.hpp"
 
 namespace kolo::train {

@@ -1,8 +1,13 @@
 #include "gradients/whole_averaging.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "gradients/bucket_borders.hpp"
 #include "gradients/slice_thread.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 

@@ -1,8 +1,19 @@
 // WholeAveraging: dense gradients side by side in buckets, a collective or a hook for each.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "gradients/averaging.hpp"
+#include "gradients/averaging_thread.hpp"
+#include "gradients/bucket.hpp"
 #include "gradients/bucket_search.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
 #include "ranks/model.hpp"
 
 namespace kolo::train {

@@ -1,5 +1,10 @@
 #include "kolo/train/grid.hpp"
 
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 
 namespace kolo {

@@ -2,12 +2,15 @@
 
 #include <ATen/Functions.h>
 #include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "libtorch/first_use.hpp"
 

@@ -3,7 +3,12 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <torch/optim/optimizer.h>
+#include <torch/serialize/archive.h>
+
 #include <sstream>
+#include <string>
+#include <type_traits>
 
 #include "kolo/train/optim.hpp"
 

@@ -1,5 +1,6 @@
 #include "libtorch/first_use.hpp"
 
+#include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>

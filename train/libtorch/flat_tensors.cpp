@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <cstdlib>  // defines __GLIBC__
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <sstream>
+#include <stdexcept>
+#include <utility>
 
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
 #include "kolo/arena.hpp"
+#include "kolo/error.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/train/tensor.hpp"
 

@@ -6,10 +6,13 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+
+#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

@@ -10,7 +10,9 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 

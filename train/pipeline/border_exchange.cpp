@@ -2,7 +2,14 @@
 
 #include <ATen/Functions.h>
 
+#include <array>
 #include <sstream>
+#include <string>
+#include <utility>
+
+#include "kolo/error.hpp"
+#include "kolo/train/slice.hpp"
+#include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 namespace {

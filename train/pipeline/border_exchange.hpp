@@ -3,6 +3,14 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/tensor.hpp"
 #include "pipeline/schedule.hpp"
 

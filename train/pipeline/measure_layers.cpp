@@ -4,7 +4,12 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
+
 #include "gradients/times.hpp"
+#include "kolo/error.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 
 namespace kolo {

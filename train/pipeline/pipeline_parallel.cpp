@@ -1,14 +1,20 @@
 #include "kolo/train/pipeline_parallel.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <sstream>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
+#include "kolo/train/slice.hpp"
+#include "kolo/train/tensor.hpp"
 #include "pipeline/pipeline_step.hpp"
 #include "placement/placement.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"
+#include "ranks/model.hpp"
 
 namespace kolo {
 namespace {

@@ -5,8 +5,11 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/recompute.hpp"
+#include "kolo/train/slice.hpp"
 #include "libtorch/thread_state.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/span.hpp"

@@ -3,7 +3,22 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/train/pipeline_parallel.hpp"
+#include "kolo/train/tensor.hpp"
 #include "pipeline/border_exchange.hpp"
+#include "pipeline/schedule.hpp"
 #include "pipeline/stage_gradients.hpp"
 
 namespace kolo::train {

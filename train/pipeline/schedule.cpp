@@ -1,6 +1,9 @@
 #include "pipeline/schedule.hpp"
 
 #include <algorithm>
+#include <array>
+
+#include "kolo/error.hpp"
 
 namespace kolo {
 namespace {

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <compare>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "kolo/train/pipeline_parallel.hpp"
 

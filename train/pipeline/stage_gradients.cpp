@@ -6,9 +6,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "gradients/whole_averaging.hpp"
+#include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/tensor.hpp"
+#include "libtorch/gradient_listener.hpp"
+#include "ranks/model.hpp"
 #include "ranks/span.hpp"
 
 namespace kolo::train {

@@ -4,7 +4,14 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "gradients/reducer.hpp"
+#include "kolo/communicator.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 
 namespace kolo::train {

@@ -1,10 +1,14 @@
 #include "ranks/agreement.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <sstream>
+#include <utility>
+#include <vector>
 
+#include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 
 namespace kolo::train {

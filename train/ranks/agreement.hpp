@@ -3,7 +3,16 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "kolo/communicator.hpp"
+#include "kolo/error.hpp"
 
 namespace kolo::train {
 

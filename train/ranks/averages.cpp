@@ -4,7 +4,11 @@
 #include <c10/core/GradMode.h>
 
 #include <cmath>
+#include <sstream>
+#include <utility>
 
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
 #include "libtorch/archives.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "ranks/agreement.hpp"

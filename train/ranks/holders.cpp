@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

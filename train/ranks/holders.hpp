@@ -4,6 +4,15 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/parallel_model.hpp"
 
 namespace kolo::train {

@@ -5,13 +5,18 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <sstream>
 #include <unordered_set>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 #include "libtorch/first_use.hpp"
 #include "ranks/holders.hpp"

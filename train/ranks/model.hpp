@@ -3,6 +3,15 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/communicator.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/tensor.hpp"

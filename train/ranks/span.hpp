@@ -1,7 +1,11 @@
 // Span: what training does meanwhile, on the timeline of its communicator.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "kolo/communicator.hpp"
+#include "kolo/timeline.hpp"
 
 namespace kolo::train {
 

@@ -1,8 +1,18 @@
 // ShardAveraging: averages gradients unit by unit, each to the rank that owns it.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "gradients/averaging.hpp"
 #include "gradients/averaging_thread.hpp"
+#include "kolo/train/tensor.hpp"
 #include "sharded/sharded_step.hpp"
 
 namespace kolo::train {
@@ -40,27 +50,31 @@ class ShardAveraging final : public Averaging {
   bool are_finite() const override { return are_finite_; }
   void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
   Span span(std::size_t bucket) const override { return spans_[bucket]; }
-  std::string name_of(std::size_t bucket) const override { return step_of_.name_of(order_[bucket]); }
+  std::string name_of(std::size_t bucket) const override { return step_of_.name_of(order_[bucket].unit); }
   const char* row() const override { return "units"; }
   std::chrono::nanoseconds take_waited() override {
     return std::exchange(waited_, std::chrono::nanoseconds(0)) + step_of_.take_exposed();
   }
 
  private:
-  Unit& unit_of(std::size_t bucket) const { return step_of_.units()[order_[bucket]]; }
+  struct Place {
+    std::size_t unit;
+    std::size_t first;  ///< index of its first parameter among the reducer's
+  };
+
+  Unit& unit_of(std::size_t bucket) const { return step_of_.units()[order_[bucket].unit]; }
   void prepare() override;
   void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) override;
   void start(std::size_t bucket) override;
   bool is_hooked(const Unit& unit) const { return hook_ && unit.gradients().host().dtype == DType::float32; }
   void finish_oldest();
   void agree_on_finite();
-  void set_order(std::vector<std::size_t> units);
+  void set_order(std::vector<Place> order);
 
   ShardedStep& step_of_;
   Communicator data_;
-  std::vector<std::size_t> firsts_;  ///< by unit: its first parameter among the reducer's
-  std::vector<std::size_t> order_;   ///< by bucket: its unit
-  std::vector<Span> spans_;          ///< by bucket
+  std::vector<Place> order_;  ///< of buckets
+  std::vector<Span> spans_;   ///< by bucket
   std::vector<TensorWork> over_data_;
   std::size_t started_ = 0, scattered_ = 0;  ///< buckets
   std::chrono::nanoseconds waited_{0};

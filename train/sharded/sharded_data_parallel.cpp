@@ -3,14 +3,25 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <array>
+#include <exception>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "gradients/reducer.hpp"
+#include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
+#include "libtorch/gradient_listener.hpp"
 #include "placement/placement.hpp"
 #include "ranks/holders.hpp"
+#include "ranks/model.hpp"
 #include "sharded/shard_averaging.hpp"
+#include "sharded/sharded_step.hpp"
+#include "sharded/unit.hpp"
 
 namespace kolo {
 namespace {

@@ -1,10 +1,14 @@
 #include "sharded/sharded_step.hpp"
 
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "libtorch/gradient_listener.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/span.hpp"

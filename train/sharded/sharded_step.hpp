@@ -1,7 +1,16 @@
 // ShardedStep: gathers units when they are used.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
 #include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "libtorch/first_use.hpp"
 #include "sharded/unit.hpp"

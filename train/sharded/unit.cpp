@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
+
+#include "kolo/error.hpp"
 
 namespace kolo::train {
 namespace {

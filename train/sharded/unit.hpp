@@ -1,7 +1,18 @@
 // Unit: parameters that lie side by side in memory, of which each rank keeps a part.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
+#include "kolo/train/tensor.hpp"
 #include "ranks/model.hpp"
 
 namespace kolo::train {

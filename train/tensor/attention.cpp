@@ -7,8 +7,13 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
+#include "kolo/train/slice.hpp"
 #include "kolo/train/tensor.hpp"
 #include "ranks/span.hpp"
 #include "tensor/construction.hpp"

@@ -5,8 +5,12 @@
 #include <cmath>
 #include <ostream>
 #include <sstream>
+#include <string>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
+#include "kolo/train/parallel_model.hpp"
 #include "libtorch/thread_state.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"

@@ -4,6 +4,11 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
 #include "kolo/train/parallel_layers.hpp"
 
 namespace kolo::train {

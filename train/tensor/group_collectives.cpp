@@ -7,8 +7,12 @@
 #include <torch/custom_class.h>
 
 #include <numeric>
+#include <string>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
+#include "kolo/train/slice.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/thread_state.hpp"
 #include "ranks/span.hpp"

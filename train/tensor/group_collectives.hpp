@@ -6,6 +6,10 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
+#include <vector>
+
 #include "kolo/communicator.hpp"
 
 namespace kolo::train {

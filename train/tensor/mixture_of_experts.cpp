@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <string>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
 #include "kolo/train/tensor.hpp"
 #include "tensor/construction.hpp"

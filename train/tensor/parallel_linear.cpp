@@ -3,7 +3,10 @@
 #include <ATen/Functions.h>
 
 #include <sstream>
+#include <string>
+#include <utility>
 
+#include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
 #include "tensor/construction.hpp"
 

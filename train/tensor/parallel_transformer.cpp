@@ -3,6 +3,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
 #include "tensor/attention.hpp"
 #include "tensor/construction.hpp"

@@ -1,6 +1,7 @@
 #include "kolo/train/slice.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "kolo/error.hpp"
 

@@ -5,6 +5,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 
+#include <string>
+
+#include "kolo/error.hpp"
 #include "libtorch/thread_state.hpp"
 #include "tensor/construction.hpp"
 #include "tensor/group_collectives.hpp"

@@ -4,7 +4,9 @@
 
 #include <sstream>
 
+#include "kolo/error.hpp"
 #include "kolo/train/group_functions.hpp"
+#include "kolo/train/slice.hpp"
 #include "tensor/construction.hpp"
 #include "tensor/group_collectives.hpp"
 

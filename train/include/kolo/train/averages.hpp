@@ -9,8 +9,11 @@
 #include <torch/optim/optimizer.h>
 #include <torch/serialize.h>
 
+#include <functional>
 #include <iosfwd>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 

@@ -3,9 +3,18 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
 
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/parallel_model.hpp"
 

@@ -6,7 +6,9 @@
 #include <torch/data/samplers/base.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 

@@ -3,10 +3,24 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "kolo/communicator.hpp"
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/parallel_model.hpp"
 

@@ -1,7 +1,14 @@
 // Gradient hooks: averages that cost fewer bytes, or of a kind of the caller's own. Needs no libtorch.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 

@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
+#include <string>
 
 #include "kolo/error.hpp"
 

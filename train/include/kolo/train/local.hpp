@@ -4,8 +4,14 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <torch/nn/module.h>
 #include <torch/serialize/archive.h>
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/parallel_model.hpp"
 
 namespace kolo {

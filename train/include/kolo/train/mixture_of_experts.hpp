@@ -3,6 +3,15 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <iosfwd>
+#include <vector>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/parallel_layers.hpp"
 
 namespace kolo {

@@ -3,11 +3,14 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
 
+#include <memory>
 #include <tuple>
+#include <vector>
 
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/parallel_model.hpp"

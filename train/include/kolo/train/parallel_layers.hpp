@@ -10,7 +10,13 @@
 #include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
+#include <cstdint>
+#include <functional>
 #include <iosfwd>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/slice.hpp"

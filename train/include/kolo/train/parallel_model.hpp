@@ -7,7 +7,14 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/data.hpp"

@@ -3,9 +3,22 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/pimpl.h>
 
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/parallel_model.hpp"
 #include "kolo/train/stage_partition.hpp"
 

@@ -3,8 +3,12 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
+
+#include <cstdint>
+#include <memory>
 
 #include "kolo/train/parallel_model.hpp"
 

@@ -4,7 +4,19 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <torch/nn/module.h>
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
 #include "kolo/train/optim.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace kolo {
 

@@ -7,7 +7,9 @@
 #include <torch/nn/options/batchnorm.h>
 #include <torch/nn/pimpl.h>
 
+#include <functional>
 #include <iosfwd>
+#include <utility>
 
 #include "kolo/communicator.hpp"
 

@@ -6,8 +6,19 @@
 #include <torch/nn/module.h>
 #include <torch/serialize/archive.h>
 
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/buffer.hpp"
+#include "kolo/communicator.hpp"
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/slice.hpp"
+#include "kolo/work.hpp"
 
 namespace kolo {
 
