@@ -223,7 +223,8 @@ int kolo_waiting_for(const kolo_work* work, int* ranks, size_t room);
 
 /// The place of this process in its job, as its launcher has set it in the environment.
 kolo_status kolo_launch_from_environment(kolo_launch* launch);
-/// The job's store, as the environment says. `key`: the job's; null: that of the environment. Its n-th call on a rank meets the n-th calls of the other ranks.
+/// The job's store, as the environment says. `key`: the job's; null: that of the environment. A rank's n-th
+/// call meets the n-th calls of the other ranks.
 kolo_status kolo_environment_store(int64_t timeout_ns, const char* key, kolo_store** store);
 /// Whether the job's store stays when ranks end: `*outlives` becomes 1 or 0.
 kolo_status kolo_store_outlives_ranks(int* outlives);

@@ -18,6 +18,7 @@
 #include "kolo/arena.hpp"
 #include "kolo/error.hpp"
 #include "kolo/memory.hpp"
+#include "kolo/train/libtorch.hpp"
 #include "kolo/train/tensor.hpp"
 
 namespace kolo {
@@ -280,9 +281,11 @@ void load(std::span<const FlatTensors> flats, torch::serialize::InputArchive& ar
   for (std::size_t i = 0; i < flats.size(); ++i) {
     at::Tensor saved;
     const at::Tensor flat = flats[i].flat();
-    archive.read(name + std::to_string(i), saved);
-    if (saved.scalar_type() != flat.scalar_type() || saved.sizes() != flat.sizes())
-      throw std::runtime_error("its " + name + " is that of another model");
+    load_or_refuse(name.c_str(), [&] {
+      archive.read(name + std::to_string(i), saved);
+      if (saved.scalar_type() != flat.scalar_type() || saved.sizes() != flat.sizes())
+        throw std::runtime_error("it is that of another model");
+    });
     for (std::size_t part = 0; part < flats[i].parts().size(); ++part) {
       const at::Tensor view = flats[i].view(part);
       const auto& [_, __, offset, count] = flats[i].parts()[part];

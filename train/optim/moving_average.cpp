@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "kolo/train/libtorch.hpp"
 #include "kolo/train/optim.hpp"
 
 namespace kolo {
@@ -52,15 +53,16 @@ void ExponentialMovingAverage::save(torch::serialize::OutputArchive& archive) co
 }
 
 void ExponentialMovingAverage::load(torch::serialize::InputArchive& archive) {
-  if (archive.keys().size() != averages_.size())
-    throw std::runtime_error("it has " + std::to_string(archive.keys().size()) + " averages in place of " +
-                             std::to_string(averages_.size()));
   std::vector<at::Tensor> loaded(averages_.size());
-  for (std::size_t i = 0; i < loaded.size(); ++i) {
-    archive.read(std::to_string(i), loaded[i]);
-    if (loaded[i].sizes() != averages_[i].sizes())
-      throw std::runtime_error("average " + std::to_string(i) + " is of another shape");
-  }
+  load_or_refuse("ExponentialMovingAverage", [&] {
+    if (const std::size_t there = archive.keys().size(); there != averages_.size())
+      throw std::runtime_error(std::to_string(there) + " averages for " + std::to_string(averages_.size()));
+    for (std::size_t i = 0; i < loaded.size(); ++i) {
+      archive.read(std::to_string(i), loaded[i]);
+      if (loaded[i].sizes() != averages_[i].sizes())
+        throw std::runtime_error("average " + std::to_string(i) + " is of another shape");
+    }
+  });
   const c10::NoGradGuard no_grad;
   for (std::size_t i = 0; i < loaded.size(); ++i) averages_[i].copy_(loaded[i]);
 }

@@ -96,8 +96,8 @@ TEST(MovingAverage, IsSavedAndLoaded) {
   EXPECT_EQ(bits(other->parameters()), bits(model->parameters()));
   ExponentialMovingAverage short_one({model->first->weight}, 0.5), wide({at::ones({3}), at::ones({4})}, 0.5),
       narrow({at::ones({3}), at::ones({5})}, 0.5);
-  EXPECT_THROW(copy(average, short_one), std::runtime_error);
-  EXPECT_THROW(copy(wide, narrow), std::runtime_error);
+  EXPECT_THROW(copy(average, short_one), InvalidArgumentError);
+  EXPECT_THROW(copy(wide, narrow), InvalidArgumentError);
 }
 
 TEST(MovingAverage, RefusesADecayOutOfItsRange) {

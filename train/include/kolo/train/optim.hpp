@@ -76,7 +76,7 @@ class ExponentialMovingAverage {
   [[nodiscard]] Applied applied() { return Applied(*this); }
 
   /// For Checkpoint::add(), and add_own() where ranks have different parameters. load() throws
-  /// std::runtime_error for averages of another number or of other shapes.
+  /// InvalidArgumentError for averages of another number or of other shapes.
   void save(torch::serialize::OutputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
 

@@ -204,7 +204,7 @@ void unpack(std::span<const FlatTensors> from, std::span<const NamedTensor> to);
 /// Whether all values are free of infinities and NaN.
 bool are_finite(std::span<const FlatTensors> flats);
 /// For checkpoints: a tensor for each flat, whose elements count in the logical order of their tensors.
-/// load() throws std::runtime_error where the archive has other element types or sizes.
+/// load() throws InvalidArgumentError where the archive has other element types or sizes.
 void save(std::span<const FlatTensors> flats, torch::serialize::OutputArchive& archive,
           const std::string& name);
 void load(std::span<const FlatTensors> flats, torch::serialize::InputArchive& archive,
