@@ -325,7 +325,9 @@ TEST_P(SparseOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
     refused("2 indices but 5 values in rows of 3", [&] {
       sparse.sum(SparseVector<float>{10, {5, 6}, std::vector<float>(5), 3});
     });
-    refused("a width of 0", [&] { sparse.sum(SparseVector<float>{10, {}, {}, 0}); });
+    refused(("rank " + std::to_string(c.rank()) + ": all_reduce_sparse: a width of 0").c_str(), [&] {
+      sparse.sum(SparseVector<float>{10, {}, {}, 0});
+    });
     refused("of 16 elements each is more than memory", [&] {
       sparse.sum(SparseVector<float>{1ull << 59, {}, {}, 16});
     });

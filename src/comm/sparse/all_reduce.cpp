@@ -23,12 +23,14 @@ using comm::sparse::SparseBlock;
 
 constexpr const char* kName = "all_reduce_sparse";
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw InvalidArgumentError(fmt::format("{}: {}", kName, what), {.collective = kName});
+[[noreturn]] void refuse(int rank, const std::string& what) {
+  throw InvalidArgumentError(fmt::format("rank {}: {}: {}", rank, kName, what),
+                             {.peer = rank, .collective = kName});
 }
 
-void check(std::uint64_t length, std::span<const std::uint64_t> indices, const ConstBuffer& values,
+void check(int rank, std::uint64_t length, std::span<const std::uint64_t> indices, const ConstBuffer& values,
            std::uint64_t width) {
+  const auto refuse = [rank](const std::string& what) { kolo::refuse(rank, what); };
   if (!comm::is_usable(values)) refuse(comm::why_not_usable("values", values));
   if (width == 0) refuse("a width of 0 elements");
   if (length > comm::kMostElements / width) {
@@ -162,16 +164,6 @@ double usual_dense_share(const Communicator& communicator) {
   return situation_of(communicator).shares_memory ? 0.1 : 0.5;
 }
 
-Reduction bitwise_or() {
-  const auto combine = [](void* out, const void* left, const void* right, std::uint64_t count, DType) {
-    auto* to = static_cast<std::byte*>(out);
-    const auto* a = static_cast<const std::byte*>(left);
-    const auto* b = static_cast<const std::byte*>(right);
-    for (std::uint64_t i = 0; i < count; ++i) to[i] = a[i] | b[i];
-  };
-  return Reduction::custom({.name = "or", .combine = combine, .commutative = true});
-}
-
 /// The dense form: an ordinary all_reduce of all rows, and, if rows are missing, one of a bit for each row.
 void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, const RowKind& kind,
                  bool has_gaps, const CallOptions& options) {
@@ -188,7 +180,7 @@ void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, co
   std::vector<std::byte> present = comm::sparse::bitmap(block);
   const Work sums =
       communicator.all_reduce_async(Buffer(rows.data(), elements, dtype), ReduceOp::sum, options);
-  const Work bits = communicator.all_reduce_async(present, bitwise_or());
+  const Work bits = communicator.all_reduce_async(present, ReduceOp::bit_or);
   sums.wait();
   bits.wait();
   block.positions = comm::sparse::positions_of(present, block.length);
@@ -207,8 +199,8 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
       dense_share_(options.dense_share.value_or(usual_dense_share(communicator_))),
       dense_algorithm_(options.dense_algorithm) {
   if (const auto fault = comm::sparse::degrees_fault(degrees_, communicator_.size()); !fault.empty())
-    refuse(fault);
-  if (std::isnan(dense_share_)) refuse("dense_share is not a number");
+    refuse(communicator_.rank(), fault);
+  if (std::isnan(dense_share_)) refuse(communicator_.rank(), "dense_share is not a number");
   if (!dense_algorithm_.empty()) {
     const algorithms::ConfiguredAlgorithm dense =
         algorithms::parse_algorithm(schedule::Collective::all_reduce, dense_algorithm_).value_or_throw();
@@ -230,7 +222,7 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
 
 std::pair<std::vector<std::uint64_t>, std::vector<std::byte>> SparseAllReduce::sum(
     std::uint64_t length, std::span<const std::uint64_t> indices, ConstBuffer values, std::uint64_t width) {
-  check(length, indices, values, width);
+  check(communicator_.rank(), length, indices, values, width);
   const DefaultArithmetic arithmetic;
   const auto dtype = static_cast<std::uint64_t>(values.dtype);
   const auto all = tell_all(communicator_, {length, dtype, width, indices.size()});
