@@ -31,8 +31,9 @@ class Error : public std::runtime_error {
   ErrorContext context_;
 };
 
-/// The caller's arguments cannot be right. Thrown before any byte moves; the communicator stays usable. Only
-/// a reduction of the caller's own that throws is found later, and makes the communicator unusable.
+/// The caller's arguments cannot be right. Thrown before any byte moves; the communicator stays usable. A
+/// communicator's calls name its rank, which is also the `peer` of the context. Only a reduction of the
+/// caller's own that throws is found later, and makes the communicator unusable.
 class InvalidArgumentError : public Error {
  public:
   using Error::Error;

@@ -3,11 +3,11 @@
 ///
 /// The C++ interface (kolo.hpp) says more on each call; here stands what differs.
 ///
-/// Functions return a kolo_status; after one that is not KOLO_OK, kolo_error_message() says what happened,
-/// and names the call and the rank. No exception leaves a function. Handles are opaque: one that is null, has
-/// been freed or is of another kind is KOLO_INVALID_ARGUMENT, or where a function returns no status, what its
-/// comment says. A handle may be freed while calls that it began still run, not while another thread's
-/// function uses it.
+/// Functions return a kolo_status; after one that is not KOLO_OK, kolo_error_message() says what happened, and
+/// names the call and, if that is a communicator's, the rank. No exception leaves a function. Handles are
+/// opaque: one that is null, has been freed or is of another kind is KOLO_INVALID_ARGUMENT, or where a function
+/// returns no status, what its comment says. A handle may be freed while calls that it began still run, not
+/// while another thread's function uses it.
 ///
 /// A structure, but for kolo_buffer, begins with its `size`, which the caller sets to its sizeof. 0 is the
 /// default of all other members: `kolo_call call = {.size = sizeof call, .collective = KOLO_BARRIER}`. Later
