@@ -78,7 +78,9 @@ class Backoff {
 
   /// After a poll in which nothing moved.
   Step next(Wait& wait, Clock::time_point now, const Seen& seen) const {
-    if (seen.can_nap && !wait.overslept) return Step::nap;
+    // Two ranks a core wait in short turns of each other, for less than a nap takes with its wake-up.
+    const bool yields_first = measures_yields() && may_yield(now) && now - wait.begin < kSleep;
+    if (seen.can_nap && !wait.overslept && !yields_first) return Step::nap;
     if (wait.overslept || wait.streams || now - wait.begin >= longest_spin(seen.lost)) return Step::sleep;
     if (!may_yield(now)) return Step::sleep;
     ++wait.polls;

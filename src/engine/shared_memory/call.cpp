@@ -50,14 +50,15 @@ void Call::take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) 
   }
 }
 
-Wait Call::finish() {
-  publish(slot->done, number);
-  Wait wait{.counter = &CommSlot::done, .target = number, .is_last = true};
+Wait Call::finish(CommSlot::Counter CommSlot::*counter, std::uint64_t value, SliceCounters& of,
+                  std::uint64_t place_or_piece) {
+  publish(slot->*counter, value);
+  Wait wait{.counter = counter, .target = value, .is_last = counter == &CommSlot::done};
   if (counters == nullptr) return wait;
   const auto ranks = static_cast<std::uint64_t>(size);
-  wait.common = counters;
-  wait.common_target = SliceCounters::none_of(place) + ranks;
-  finish_share(*counters, place, ranks);
+  wait.common = &of;
+  wait.common_target = SliceCounters::none_of(place_or_piece) + ranks;
+  finish_share(of, place_or_piece, ranks);
   return wait;
 }
 

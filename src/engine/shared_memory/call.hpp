@@ -109,7 +109,13 @@ struct Call {
     slot->at_work.value.store(is_at_work ? place + 1 : 0, std::memory_order_relaxed);
   }
   /// This rank has done its part. Returns the wait for all ranks, after which there is nothing more to do.
-  Wait finish();
+  Wait finish() {
+    return finish(&CommSlot::done, number, slots.front()->shares[place % kDescriptors], place);
+  }
+  /// This rank has reduced its slice of a piece. Returns the wait for all ranks.
+  Wait finish_piece(std::uint64_t piece) {
+    return finish(&CommSlot::reduced, piece + 1, counters_of_piece(piece), piece);
+  }
   /// For ranks that share cores. This rank has put its contribution to the piece down; `piece` is its number
   /// among all pieces of the slot. `cut_into`: number of shares in which the piece is then summed; 0: each
   /// rank reads the piece. Returns the wait for all ranks or, if this rank does not sum, for the sums.
@@ -136,6 +142,9 @@ struct Call {
   /// stored before `closed` is loaded, in Team::abandon() `closed` is stored before `writing` is loaded: at
   /// least one side sees the other's store.
   bool begin_writing();
+  /// Counts this rank in `counter` and, if ranks share cores, in `of`.
+  Wait finish(CommSlot::Counter CommSlot::*counter, std::uint64_t value, SliceCounters& of,
+              std::uint64_t place_or_piece);
   /// Copies data to this rank's segment, for one other rank to read or, with `to_all`, for each of them.
   void show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const;
   /// Copies data from a segment. `alone`: no other rank reads it.

@@ -104,7 +104,8 @@ void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::si
 /// Some memory is private. For each piece, a rank copies what the other ranks need to its segment, reduces
 /// its slice of all segments in place, and copies the other slices from its own segment. While a piece is
 /// reduced, the next one is put on the segment. Its owner and one other rank write a cache line in turn, and
-/// each writes what it has just read (see kernels::own_lines()).
+/// each writes what it has just read (see kernels::own_lines()). Ranks that share cores count themselves, so
+/// that a waiting rank watches one number.
 Task reduce_staged(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count;
@@ -122,20 +123,24 @@ Task reduce_staged(Call& call) {
     const std::uint64_t behind = own + slices.size(call.rank);
     call.show(stage, data, own * element, false);
     call.show(stage + behind * element, data + behind * element, (slices.count - behind) * element, false);
+    if (call.counters != nullptr) return call.arrive(before + t, 0);
     call.publish(call.slot->staged, before + t + 1);
+    return Wait{&CommSlot::staged, before + t + 1};
   };
-  if (pieces > 0) put_down(0);
+  Wait next;
+  if (pieces > 0) next = put_down(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     const std::size_t half = (before + t) % 2;
     const Slices slices = slices_of(t);
+    const Wait staged = next;
     if (t + 1 < pieces) {
-      if (t == 0) co_await Wait{&CommSlot::done, call.number - 1};  // the other half is free
-      put_down(t + 1);
+      // The other half is free once all ranks have ended the call before.
+      if (t == 0) co_await (call.counters != nullptr ? staged : Wait{&CommSlot::done, call.number - 1});
+      next = put_down(t + 1);
     }
-    co_await Wait{&CommSlot::staged, before + t + 1};
+    co_await staged;
     reduce_slice(call, t * piece, slices, half);
-    call.publish(call.slot->reduced, before + t + 1);
-    co_await Wait{&CommSlot::reduced, before + t + 1};
+    co_await call.finish_piece(before + t);
     const std::uint64_t own = slices.begin(call.rank);
     const std::uint64_t behind = own + slices.size(call.rank);
     std::byte* const stage = call.slot->pieces[half];
@@ -146,10 +151,10 @@ Task reduce_staged(Call& call) {
   call.publish(call.slot->done, call.number);
 }
 
-/// As reduce_staged(), for ranks that share cores. Each piece takes one turn of each rank: a rank takes the
-/// sums of a piece, puts its next piece down and waits. Once all ranks have done so, the running ranks sum
-/// the piece by shares. The sums take the place of the first rank's contribution, so that all ranks read the
-/// same memory.
+/// As reduce_staged(), for many ranks on a core, and for little data of two. Each piece takes one turn of
+/// each rank: a rank takes the sums of a piece, puts its next piece down and waits. Once all ranks have done
+/// so, the running ranks sum the piece by shares. The sums take the place of the first rank's contribution,
+/// so that all ranks read the same memory.
 Task reduce_staged_by_shares(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count;
@@ -187,7 +192,10 @@ Task reduce_staged_by_shares(Call& call) {
 Task reduce_for_all(Call& call) {
   if (call.shares > 0) return reduce_by_shares(call);
   if (!call.inputs.empty() && !call.outputs.empty()) return reduce_in_place(call);
-  return call.counters != nullptr ? reduce_staged_by_shares(call) : reduce_staged(call);
+  // Of two ranks a core, both run once a piece in any case, and slices copy a quarter less.
+  constexpr std::uint64_t kSharesBytes = 64 << 10;
+  const bool by_shares = call.size > 2 * call.cores || call.shape->bytes() <= kSharesBytes;
+  return call.counters != nullptr && by_shares ? reduce_staged_by_shares(call) : reduce_staged(call);
 }
 
 }  // namespace kolo::engine::shared_memory

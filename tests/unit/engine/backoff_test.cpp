@@ -66,6 +66,14 @@ TEST(Backoff, OnSharedCoresItYieldsAndNapsWhereOneNumberIsAll) {
   EXPECT_EQ(after(kSharedCore, 1ms, {}), Step::sleep);
 }
 
+TEST(Backoff, TwoRanksACoreYieldForAsLongAsASleepTakesBeforeTheyNap) {
+  Backoff backoff({1ms, 2, true});
+  EXPECT_EQ(after(backoff, kSleep - 1us, {.can_nap = true}), Step::yield);
+  EXPECT_EQ(after(backoff, kSleep, {.can_nap = true}), Step::nap);
+  for (int i = 0; i < 2; ++i) backoff.yielded(kBegin - 3ms, kBegin);  // another program's time slices
+  EXPECT_EQ(after(backoff, 0us, {.can_nap = true}), Step::nap);
+}
+
 TEST(Backoff, WherePollsAreSystemCallsItYieldsUntilAYieldIsDear) {
   EXPECT_EQ(after(kSockets, 900us, {.lost = 0.2}), Step::yield);
   EXPECT_EQ(after(kSockets, 0us, {.lost = 0.5}), Step::sleep);

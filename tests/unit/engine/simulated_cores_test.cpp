@@ -26,14 +26,17 @@ class WithBackoff final : public Waiting {
   explicit WithBackoff(const Scene& scene)
       : backoff_({std::chrono::milliseconds(1), std::max(1, scene.ranks / scene.cores), true}) {}
   Step next(const Moment& moment) override {
-    const auto in_clock = [](Time time) { return Clock::time_point(std::chrono::nanoseconds(time)); };
     engine::Backoff::Wait wait;
     wait.begin = in_clock(moment.begin);
     wait.polls = 15;  // the next one is the sixteenth
     return backoff_.next(wait, in_clock(moment.now), {moment.lost, backoff_.shares_cores()});
   }
+  void yielded(Time begin, Time end) override {
+    if (backoff_.measures_yields()) backoff_.yielded(in_clock(begin), in_clock(end));
+  }
 
  private:
+  static Clock::time_point in_clock(Time time) { return Clock::time_point(std::chrono::nanoseconds(time)); }
   engine::Backoff backoff_;
 };
 

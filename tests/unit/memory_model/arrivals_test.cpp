@@ -1,7 +1,7 @@
 // Ranks that share cores: they count their arrivals, the last one works for all, or opens a call or piece for
-// those that sum (SliceCounters in engine/shared_memory/slice_counters.hpp, SharedCores in shared_cores.cpp
-// and reduce_staged_by_shares() in engine/shared_memory), and those that nap or sleep are woken
-// (engine/shared_memory/nap.hpp, Team::tell()).
+// those that sum (SliceCounters in engine/shared_memory/slice_counters.hpp, SharedCores in shared_cores.cpp;
+// reduce_staged_by_shares() and reduce_staged() in engine/shared_memory), and those that nap or sleep are
+// woken (engine/shared_memory/nap.hpp, Team::tell()).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -161,6 +161,71 @@ TEST(ArrivalsModel, TwoHalvesAreEnoughForPiecesWithOneWait) {
   EXPECT_NE(wrong_with_halves({.halves = 1}), "");
   EXPECT_NE(wrong_with_halves({.orders = {.arrive = release}}), "");
   EXPECT_NE(wrong_with_halves({.orders = {.finish = relaxed}}), "");
+}
+
+struct Slices {
+  Arrivals orders = {};
+  Order open = release;
+  bool waits_for_call = true;  ///< before the second piece, for the end of the call before on all ranks
+};
+
+/// A call of one piece by shares, whose sum both ranks read in the first rank's half 0, then one of two
+/// pieces in slices: each rank reduces what lies in the other's half, which takes the sum, and takes its own
+/// sums from there. The second piece is put down before the first one is reduced.
+Thread pass_slices(World& world, std::vector<Cell> arrived, std::vector<Cell> opened,
+                   std::vector<Cell> reduced, Cell finished, std::vector<Cell> mine, std::vector<Cell> theirs,
+                   bool is_first, Slices how) {
+  if (is_first) {
+    co_await mine[0].write(7);
+    co_await finished.store(1, release);
+  }
+  co_await finished.wait_for(1, acquire);
+  const int sum = co_await (is_first ? mine : theirs)[0].read();
+  world.require(sum == 7, "the sum of the call before was overwritten");
+  for (std::size_t t = 0; t < 3; ++t) {
+    if (t < 2) {  // halves 1 and 0
+      if (t == 1 && how.waits_for_call) co_await opened[0].wait_for(1, how.orders.look);
+      co_await mine[1 - t].write(static_cast<int>(t));
+      if (co_await arrived[t].fetch_add(1, how.orders.arrive) == 1) co_await opened[t].store(1, how.open);
+    }
+    if (t == 0) continue;
+    co_await opened[t - 1].wait_for(1, how.orders.look);
+    const int data = co_await theirs[2 - t].read();
+    world.require(data == static_cast<int>(t) - 1, "another piece was read");
+    co_await theirs[2 - t].write(data + 10);
+    co_await reduced[t - 1].fetch_add(1, how.orders.finish);
+    co_await reduced[t - 1].wait_for(2, how.orders.look);
+    const int taken = co_await mine[2 - t].read();
+    world.require(taken == static_cast<int>(t) + 9, "no sum was taken");
+  }
+}
+
+std::string wrong_with_slices(Slices how) {
+  return explore([=](World& world) {
+           std::vector<Cell> arrived, opened, reduced, first, second;
+           for (const char* which : {"0", "1"}) {
+             arrived.push_back(world.cell(std::string("arrived at piece ") + which));
+             opened.push_back(world.cell(std::string("opened piece ") + which));
+             reduced.push_back(world.cell(std::string("reduced piece ") + which));
+             first.push_back(world.cell(std::string("first rank's half ") + which));
+             second.push_back(world.cell(std::string("second rank's half ") + which));
+           }
+           const Cell finished = world.cell("finished call before");
+           world.run("first",
+                     pass_slices(world, arrived, opened, reduced, finished, first, second, true, how));
+           world.run("second",
+                     pass_slices(world, arrived, opened, reduced, finished, second, first, false, how));
+         })
+      .wrong;
+}
+
+TEST(ArrivalsModel, SlicesBeginWhereTheCallBeforeEnds) {
+  EXPECT_EQ(wrong_with_slices({}), "");
+  EXPECT_NE(wrong_with_slices({.waits_for_call = false}), "");
+  EXPECT_NE(wrong_with_slices({.orders = {.arrive = release}}), "");
+  EXPECT_NE(wrong_with_slices({.orders = {.finish = relaxed}}), "");
+  EXPECT_NE(wrong_with_slices({.orders = {.look = relaxed}}), "");
+  EXPECT_NE(wrong_with_slices({.open = relaxed}), "");
 }
 
 struct Naps {
