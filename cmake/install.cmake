@@ -50,8 +50,10 @@ string(REGEX REPLACE "/$" "" kolo_pc_to_prefix "${kolo_pc_to_prefix}")
 # What a static libkolo is linked with. pkg-config demands it also of programs that link the shared one, and only packages for
 # development have it.
 set(kolo_pc_requires "")
+set(kolo_train_pc_requires "")
 if(NOT BUILD_SHARED_LIBS)
   set(kolo_pc_requires "fmt spdlog libssl libcrypto libhwy")
+  set(kolo_train_pc_requires zlib)
 endif()
 configure_file(cmake/kolo.pc.in ${PROJECT_BINARY_DIR}/kolo.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)

@@ -1,12 +1,16 @@
 // A program that is killed at any moment while it writes checkpoints leaves one that loads, of the last step
-// that was written or of the one under way. KOLO_TEST_KILLS: how often.
+// that was written or of the one under way. KOLO_TEST_KILLS: how often. So does one whose disk is full.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 #include <torch/utils.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -14,7 +18,9 @@
 #include <filesystem>
 #include <map>
 #include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "checkpoint/reader.hpp"
 #include "checkpoint/writer.hpp"
@@ -113,6 +119,56 @@ TEST(CheckpointKills, LeaveAWholeCheckpoint) {
   EXPECT_GT(written, 0U);
   std::printf("%d kills, %d within a write, %llu checkpoints\n", kills, between,
               static_cast<unsigned long long>(writes));
+}
+
+/// A disk of this process alone. False where the system does not allow one.
+bool mount_disk(const char* folder, const char* size) {
+  return ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount("disk", folder, "tmpfs", 0, size) == 0;
+}
+
+/// Two checkpoints fit on the disk, and a third does not.
+void fill_disk(const std::string& path) {
+  at::set_num_threads(1);
+  const auto names = [&] {
+    std::vector<std::string> result;
+    for (const auto& file : std::filesystem::directory_iterator(path))
+      result.push_back(file.path().filename());
+    std::ranges::sort(result);
+    return result;
+  };
+  const std::vector<std::string> two{"step-1", "step-2"};
+  torch::nn::Linear model(128, 128);
+  const auto errors = run_ranks(2, [&](Communicator& communicator) {
+    Checkpoint checkpoint;
+    checkpoint.add("model", *model);
+    for (std::uint64_t step = 1; step <= 3; ++step) checkpoint.save(path, step, communicator);
+    checkpoint.wait();
+  });
+  for (const auto& error : errors) {
+    EXPECT_EQ(message(error), message(errors[0]));
+    EXPECT_NE(message(error).find("No space left on device"), std::string::npos) << message(error);
+  }
+  EXPECT_EQ(names(), two);
+  run_all(2, [&](Communicator& communicator) {
+    torch::nn::Linear loaded(128, 128);
+    EXPECT_EQ(Checkpoint().add("model", *loaded).load(path, communicator), 2U);
+    EXPECT_TRUE(at::equal(loaded->weight, model->weight));
+  });
+}
+
+TEST(CheckpointKills, AFullDiskLeavesTheCheckpointsBefore) {
+  const TemporaryFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!mount_disk(folder.path().c_str(), "size=200k")) ::_exit(2);
+    fill_disk(folder / "run");
+    ::_exit(HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 2) GTEST_SKIP() << "the system lets no test mount a disk";
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

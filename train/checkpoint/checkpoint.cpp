@@ -1,13 +1,10 @@
 #include "kolo/train/checkpoint.hpp"
 
-#include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -33,7 +30,6 @@
 namespace kolo {
 namespace {
 
-using train::HeldTensor;
 using train::of_rank;
 using train::Transfer;
 
@@ -48,8 +44,9 @@ struct Checkpoint::State {
     torch::nn::Module* module = nullptr;
     std::optional<PlacedModel> placed = {};
     torch::optim::Optimizer* optimizer = nullptr;
-    Save save = {};  ///< of anything else
-    Load load = {};
+    GradientHook* hook = nullptr;
+    Save save = {};  ///< of anything else, and of an optimizer of an unknown type
+    Load load = {};  ///< also an archive of the file before 0.2
 
     /// Of the tensors in a checkpoint.
     std::string prefix(int rank) const {
@@ -71,7 +68,7 @@ struct Checkpoint::State {
   }
 
   /// A name and a region for each parameter of the optimizer.
-  train::NameParameter names_for(const torch::optim::Optimizer& optimizer) const;
+  train::PlacedParameters names_for(const torch::optim::Optimizer& optimizer) const;
   void require_same_parts(Communicator& communicator) const;
   /// Steps that wait for the first use of their parameters are part of the state.
   void touch() const;
@@ -81,7 +78,6 @@ struct Checkpoint::State {
   std::uint64_t load(const std::string& path, bool is_required, Communicator& communicator);
   void load(train::CheckpointReader& reader, const std::string& folder, Communicator& communicator);
   std::uint64_t load_old(const std::string& path, Communicator& communicator);
-  void load_old(Entry& entry, torch::serialize::InputArchive& archive);
   void wait();
 
   CheckpointOptions options;
@@ -92,22 +88,23 @@ struct Checkpoint::State {
   std::exception_ptr error;
 };
 
-train::NameParameter Checkpoint::State::names_for(const torch::optim::Optimizer& optimizer) const {
-  std::map<const c10::TensorImpl*, HeldTensor> names;
+train::PlacedParameters Checkpoint::State::names_for(const torch::optim::Optimizer& optimizer) const {
+  train::PlacedParameters names;
   for (std::size_t g = 0; g < optimizer.param_groups().size(); ++g) {
     const auto& parameters = optimizer.param_groups()[g].params();
     for (std::size_t i = 0; i < parameters.size(); ++i)
       names[parameters[i].unsafeGetTensorImpl()] =
-          train::held_whole("parameter " + std::to_string(g) + '.' + std::to_string(i), parameters[i]);
+          train::whole_tensor("parameter " + std::to_string(g) + '.' + std::to_string(i), parameters[i]);
   }
   for (const Entry& entry : entries) {
     if (!entry.is_model()) continue;
-    for (const PlacedParameter& one : entry.parameters())
-      names[one.tensor.unsafeGetTensorImpl()] = train::held_part(entry.local_prefix() + one.name, one);
+    for (PlacedParameter& one : entry.parameters()) {
+      one.name = entry.local_prefix() + one.name;
+      one.is_trained = true;
+      names[one.tensor.unsafeGetTensorImpl()] = one;
+    }
   }
-  return [names = std::move(names)](const at::Tensor& parameter) {
-    return names.at(parameter.unsafeGetTensorImpl());
-  };
+  return names;
 }
 
 /// What is added whole must be so.
@@ -157,25 +154,18 @@ void Checkpoint::State::transfer(Entry& entry, Transfer& transfer) {
   if (entry.is_own) transfer.require_as_many();
   if (entry.is_model()) {
     const auto parameters = entry.parameters();
-    for (const PlacedParameter& one : parameters) transfer.tensor(train::held_part(prefix + one.name, one));
-    const auto layouts = train::layouts_of(parameters);
-    for (std::size_t i = 0; i < layouts.size(); ++i) {
-      const std::string name = of_rank(transfer.rank()) + entry.name + "/layout/" + std::to_string(i);
-      if (!transfer.wants(name)) continue;
-      const auto get = [&words = layouts[i]] {
-        return std::string(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(std::int64_t));
-      };
-      transfer.text(name, true, get, [parameters, i](const std::string& text) {
-        std::vector<std::int64_t> words(text.size() / sizeof(std::int64_t));
-        std::memcpy(words.data(), text.data(), words.size() * sizeof(std::int64_t));
-        train::restore_layout(parameters, i, words);
-      });
+    for (PlacedParameter one : parameters) {
+      one.name = prefix + one.name;
+      // Ranks may have other values of buffers; what is of one normalization comes from one rank.
+      one.is_trained = one.is_trained || one.whole.size() > 1;
+      transfer.tensor(std::move(one));
     }
+    train::transfer_layouts(entry.name, parameters, transfer);
+  } else if (entry.hook != nullptr) {
+    train::transfer_hook(entry.name, *entry.hook, transfer);
   } else if (entry.optimizer != nullptr && train::has_known_states(*entry.optimizer)) {
     train::transfer_optimizer(prefix, entry.is_own, *entry.optimizer, names_for(*entry.optimizer), transfer);
   } else {
-    if (transfer.loads() && !transfer.has(prefix + "/archive"))
-      throw std::runtime_error("it has no '" + entry.name + "'");
     const auto get = [&] {
       torch::serialize::OutputArchive archive;
       entry.save(archive);
@@ -196,25 +186,23 @@ void Checkpoint::State::transfer(Transfer& transfer) {
   const std::string random = of_rank(transfer.rank()) + kRandom;
   if (!transfer.wants(random)) return;
   const at::Tensor state = train::RandomState::of({}).state;
-  transfer.tensor(train::held_whole(random, state));
+  transfer.tensor(train::whole_tensor(random, state));
   transfer.then([state] { train::RandomState{train::generator_or_default({}), state}.apply(); });
 }
 
 /// Collective: a model there has no tensor that no rank wants.
 void Checkpoint::State::require_no_more(const Transfer& transfer, Communicator& communicator) const {
-  std::string mine;
-  for (const std::string& name : transfer.wanted) mine += name + '\n';
-  std::set<std::string> wanted;
-  for (const std::string& text : train::texts_of_all(communicator, mine)) {
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) wanted.insert(line);
-  }
-  for (const Entry& entry : entries) {
-    if (!entry.is_model() || entry.is_own) continue;
-    const std::string prefix = entry.local_prefix();
-    for (const auto& [name, tensor] : transfer.tensors()) {
-      if (name.starts_with(prefix) && name.find('/', prefix.size()) == std::string::npos &&
-          !wanted.contains(name))
+  std::vector<std::uint8_t> wanted;  // of the index, which all ranks have alike
+  for (const auto& [name, tensor] : transfer.tensors())
+    wanted.push_back(transfer.wanted.contains(name) ? 1 : 0);
+  communicator.all_reduce(Buffer(wanted), ReduceOp::max);
+  auto is_wanted = wanted.begin();
+  for (const auto& [name, tensor] : transfer.tensors()) {
+    if (*is_wanted++ != 0) continue;
+    for (const Entry& entry : entries) {
+      const std::string prefix = entry.local_prefix();
+      if (entry.is_model() && !entry.is_own && name.starts_with(prefix) &&
+          name.find('/', prefix.size()) == std::string::npos)
         throw Error("the checkpoint has '" + name + "', which no rank's '" + entry.name + "' has",
                     {.collective = "Checkpoint"});
     }
@@ -277,59 +265,33 @@ std::uint64_t Checkpoint::State::load(const std::string& path, bool is_required,
   }
 }
 
-void Checkpoint::State::load_old(Entry& entry, torch::serialize::InputArchive& archive) {
-  torch::serialize::InputArchive inner;
-  if (entry.placed || !archive.try_read(entry.name, inner))
-    throw std::runtime_error("it has no '" + entry.name + "'");
-  if (entry.module != nullptr) {
-    train::load_old_module(*entry.module, inner);
-  } else if (entry.optimizer != nullptr) {
-    train::load_old_optimizer(*entry.optimizer, names_for(*entry.optimizer), inner);
-  } else {
-    entry.load(inner);
-  }
-}
-
 std::uint64_t Checkpoint::State::load_old(const std::string& path, Communicator& communicator) {
-  const int rank = communicator.rank();
   std::vector<at::Tensor> parameters;
-  bool has_own = false;
   for (const Entry& entry : entries) {
-    has_own = has_own || entry.is_own;
     if (entry.module == nullptr) continue;
     for (at::Tensor& parameter : entry.module->parameters()) parameters.push_back(std::move(parameter));
   }
   const train::WholeParameters whole(parameters);
-  train::OldFile file;
+  std::uint64_t step = 0;
   train::on_all_ranks(communicator, "load", [&] {
-    if (rank != 0) return;
-    file = train::read_old_file(path);
-    if (has_own && std::cmp_not_equal(file.ranks.size(), communicator.size())) {
-      throw std::runtime_error(path + ": it holds ranks' own states of " + std::to_string(file.ranks.size()) +
-                               " ranks, and there are " + std::to_string(communicator.size()));
+    train::OldFile file = train::read_old_file(path, communicator.rank(), communicator.size());
+    step = file.step;
+    for (const Entry& entry : entries) {
+      if (entry.is_own && !file.own) {
+        throw std::runtime_error(path + ": it holds ranks' own states of " + std::to_string(file.ranks) +
+                                 " ranks, and there are " + std::to_string(communicator.size()));
+      }
+      torch::serialize::InputArchive inner, &all = entry.is_own ? *file.own : file.shared;
+      if (!entry.load || !all.try_read(entry.name, inner))
+        throw std::runtime_error(path + ": it has no '" + entry.name + "'");
+      entry.load(inner);
     }
+    if (!file.own) return;
+    at::Tensor state;
+    file.own->read(kRandom, state);
+    train::RandomState{train::generator_or_default({}), state}.apply();
   });
-  communicator.broadcast(Buffer(&file.step, 1, DType::uint64), 0);
-  const std::string shared = train::text_from(communicator, std::move(file.shared), 0);
-  file.ranks.resize(static_cast<std::size_t>(communicator.size()));  // of another number of ranks: not used
-  std::string own;
-  for (std::size_t r = 0; r < file.ranks.size(); ++r) {
-    std::string text = train::text_from(communicator, std::move(file.ranks[r]), 0);
-    if (std::cmp_equal(r, rank)) own = std::move(text);
-  }
-  train::on_all_ranks(communicator, "load", [&] {
-    for (const bool is_own : {false, true}) {
-      if (is_own && own.empty()) continue;
-      auto archive = train::archive_of(is_own ? own : shared);
-      for (Entry& entry : entries)
-        if (entry.is_own == is_own) load_old(entry, archive);
-      if (!is_own) continue;
-      at::Tensor state;
-      archive.read(kRandom, state);
-      train::RandomState{train::generator_or_default({}), state}.apply();
-    }
-  });
-  return file.step;
+  return step;
 }
 
 void Checkpoint::State::wait() {
@@ -348,7 +310,10 @@ Checkpoint::~Checkpoint() {
 }
 
 Checkpoint& Checkpoint::add(std::string name, bool is_own, torch::nn::Module& module) {
-  return state_->add(*this, {.name = std::move(name), .is_own = is_own, .module = &module});
+  return state_->add(
+      *this, {.name = std::move(name), .is_own = is_own, .module = &module, .load = [&](auto& archive) {
+                train::load_old(module, archive);
+              }});
 }
 
 Checkpoint& Checkpoint::add(std::string name, const PlacedModel& model) {
@@ -356,19 +321,21 @@ Checkpoint& Checkpoint::add(std::string name, const PlacedModel& model) {
 }
 
 Checkpoint& Checkpoint::add(std::string name, bool is_own, torch::optim::Optimizer& optimizer) {
-  return state_->add(*this, {std::move(name),
-                             is_own,
-                             nullptr,
-                             {},
-                             &optimizer,
-                             [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
-                             [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }});
+  return state_->add(*this, {.name = std::move(name),
+                             .is_own = is_own,
+                             .optimizer = &optimizer,
+                             .save = [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
+                             .load =
+                                 [this, &optimizer](auto& archive) {
+                                   train::load_old(optimizer, state_->names_for(optimizer), archive);
+                                 }});
 }
 
 Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
-  return add(
-      std::move(name), true, [&hook](auto& archive) { train::save_hook(hook, archive); },
-      [&hook](auto& archive) { train::load_hook(hook, archive); });
+  return state_->add(*this,
+                     {.name = std::move(name), .is_own = true, .hook = &hook, .load = [&](auto& archive) {
+                        train::load_old(hook, archive);
+                      }});
 }
 
 Checkpoint& Checkpoint::add(std::string name, bool is_own, Save save, Load load) {

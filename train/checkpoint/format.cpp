@@ -1,11 +1,14 @@
 #include "checkpoint/format.hpp"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -18,38 +21,9 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "files hold little-endian numbers");
 constexpr int kIndexFormat = 2;
 constexpr std::uint64_t kHeaderAlignment = 64;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
-
-/// Row r, column b: the checksum of byte b that r zero bytes follow.
-constexpr auto kCrcTable = [] {
-  std::array<std::array<std::uint32_t, 256>, 8> table{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0u);
-    table[0][byte] = crc;
-  }
-  for (std::size_t row = 1; row < table.size(); ++row) {
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      const std::uint32_t before = table[row - 1][byte];
-      table[row][byte] = before >> 8 ^ table[0][before & 0xFF];
-    }
-  }
-  return table;
-}();
 
 void require_format(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
-}
-
-/// Throws where a product has no place in 64 bits, or a size is negative.
-std::int64_t element_count(const std::vector<std::int64_t>& sizes) {
-  std::int64_t result = 1;
-  for (const std::int64_t size : sizes) {
-    require_format(size >= 0 && (size == 0 || result <= kMostElements / size),
-                   "a tensor has sizes out of range");
-    result *= size;
-  }
-  return result;
 }
 
 std::string hex(std::uint32_t crc) {
@@ -58,107 +32,43 @@ std::string hex(std::uint32_t crc) {
   return text.data();
 }
 
-std::string text_of(const Extent& extent) {
-  return std::to_string(extent.begin) + ':' + std::to_string(extent.end);
+std::string text_of(const Slice& slice) {
+  return std::to_string(slice.begin) + ':' + std::to_string(slice.end());
 }
 
-json json_of(const StoredTensors& tensors) {
-  json result = json::object();
-  for (const auto& [name, tensor] : tensors) {
-    json& one = result[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}};
-    if (tensor.dimension != 0) one["dimension"] = tensor.dimension;
-    if (!tensor.order.empty()) one["order"] = tensor.order;
-    for (const StoredPart& part : tensor.parts) {
-      json entry = {{"file", part.file}, {"key", part.key}};
-      if (part.slice != Extent()) entry["slice"] = {part.slice.begin, part.slice.end};
-      if (part.range != Extent()) entry["range"] = {part.range.begin, part.range.end};
-      one["parts"].push_back(std::move(entry));
-    }
+/// Files have begin and end.
+void put(json& entry, const char* name, const std::optional<Slice>& slice) {
+  if (slice) entry[name] = {slice->begin, slice->end()};
+}
+
+std::optional<Slice> slice_in(const json& entry, const char* name) {
+  if (!entry.contains(name)) return {};
+  const auto [begin, end] = entry[name].get<std::pair<std::int64_t, std::int64_t>>();
+  require_format(begin >= 0 && begin <= end, "a part is out of range");
+  return Slice{begin, end - begin};
+}
+
+StoredTensor tensor_in(const std::string& name, const json& from, const std::map<std::string, int>& files) {
+  StoredTensor tensor{
+      .dtype = from.at("dtype"), .shape = from.at("shape"), .order = from.value("order", Sizes())};
+  const auto dimension = from.value("dimension", std::int64_t{0});
+  element_bytes(tensor.dtype), element_count(tensor.shape);
+  for (const json& part : from.at("parts")) {
+    Region region{0, slice_in(part, "slice"), slice_in(part, "range")};
+    if (region.cut) region.dimension = dimension;
+    require_region(name, tensor.shape, tensor.order, region);
+    const auto file = files.find(part.value("file", ""));
+    require_format(file != files.end(), '\'' + key_of(name, region) + "' is in no file");
+    tensor.parts.push_back({region, {file->second}});
   }
-  return result;
-}
-
-Extent extent_of(const json& from, const char* name) {
-  if (!from.contains(name)) return {};
-  const auto [begin, end] = from[name].get<std::pair<std::int64_t, std::int64_t>>();
-  require_format(begin >= 0 && begin <= end && end <= kMostElements, "a part is out of range");
-  return {begin, end};
-}
-
-StoredTensors tensors_in(const json& from) {
-  StoredTensors result;
-  for (const auto& [name, one] : from.items()) {
-    StoredTensor& tensor = result[name];
-    one.at("dtype").get_to(tensor.dtype);
-    one.at("shape").get_to(tensor.shape);
-    element_bytes(tensor.dtype), element_count(tensor.shape);
-    const auto dimensions = static_cast<std::int64_t>(tensor.shape.size());
-    tensor.dimension = one.value("dimension", std::int64_t{0});
-    require_format(tensor.dimension >= 0 && tensor.dimension < std::max<std::int64_t>(dimensions, 1),
-                   "'" + name + "' has no such dimension");
-    tensor.order = one.value("order", std::vector<std::int64_t>());
-    for (std::int64_t d = 0; !tensor.order.empty() && d < dimensions; ++d)
-      require_format(std::ranges::count(tensor.order, d) == 1, "'" + name + "' has an order that is none");
-    require_format(tensor.order.empty() || std::cmp_equal(tensor.order.size(), dimensions),
-                   "'" + name + "' has an order that is none");
-    for (const json& part : one.at("parts")) {
-      tensor.parts.push_back({extent_of(part, "slice"), extent_of(part, "range"), part.value("file", ""),
-                              part.value("key", name)});
-    }
-  }
-  return result;
+  order_regions(name, tensor.shape, tensor.parts, "file");
+  return tensor;
 }
 
 }  // namespace
 
-/// Eight bytes at a time (M. Kounavis, F. Berry: "A Systematic Approach to Building High Performance
-/// Software-Based CRC Generators", 2005).
-std::uint32_t crc32(const void* data, std::size_t bytes, std::uint32_t before) {
-  const auto* at = static_cast<const std::uint8_t*>(data);
-  std::uint32_t crc = ~before;
-  for (; bytes >= 8; at += 8, bytes -= 8) {
-    std::uint64_t word;
-    std::memcpy(&word, at, 8);
-    word ^= crc;
-    crc = 0;
-    for (std::size_t i = 0; i < 8; ++i) crc ^= kCrcTable[7 - i][word >> 8 * i & 0xFF];
-  }
-  for (; bytes > 0; ++at, --bytes) crc = crc >> 8 ^ kCrcTable[0][(crc ^ *at) & 0xFF];
-  return ~crc;
-}
-
-Extent StoredTensor::slice_of(const StoredPart& part) const {
-  if (part.slice != Extent() || shape.empty()) return part.slice;
-  return {0, shape[static_cast<std::size_t>(dimension)]};
-}
-
-std::int64_t StoredTensor::elements(const Extent& slice) const {
-  if (shape.empty()) return 1;
-  std::vector<std::int64_t> sizes = shape;
-  sizes[static_cast<std::size_t>(dimension)] = slice.count();
-  return element_count(sizes);
-}
-
-Extent StoredTensor::range_of(const StoredPart& part) const {
-  return part.range != Extent() ? part.range : Extent{0, elements(slice_of(part))};
-}
-
-void StoredTensor::require_whole(const std::string& name) {
-  std::ranges::sort(parts, std::less());
-  const Extent all = slice_of({});
-  std::int64_t slices = all.begin, ranges = 0;  // how far it is covered, and the slice that begins there
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Extent slice = slice_of(parts[i]), range = range_of(parts[i]);
-    require_format(
-        slice.begin == slices && slice.end <= all.end && range.begin == ranges,
-        "the parts of '" + name + "' have a hole or an overlap before " + key_of(name, *this, parts[i]));
-    ranges = range.end;
-    if (i + 1 < parts.size() && parts[i + 1].slice == parts[i].slice) continue;
-    require_format(ranges == elements(slice),
-                   "the parts of '" + name + "' have a hole after " + key_of(name, *this, parts[i]));
-    slices = slice.end, ranges = 0;
-  }
-  require_format(!parts.empty() && slices == all.end, "the parts of '" + name + "' do not reach its end");
+std::uint32_t crc32_of(const void* data, std::size_t bytes, std::uint32_t before) {
+  return static_cast<std::uint32_t>(::crc32_z(before, static_cast<const Bytef*>(data), bytes));
 }
 
 std::uint64_t element_bytes(const std::string& dtype) {
@@ -170,43 +80,48 @@ std::uint64_t element_bytes(const std::string& dtype) {
   throw std::runtime_error("safetensors have no type '" + dtype + "'");
 }
 
-std::string key_of(const std::string& name, const StoredTensor& tensor, const StoredPart& part) {
+std::uint64_t bytes_of(const StoredTensor& tensor, const Region& part) {
+  return static_cast<std::uint64_t>(range_of(tensor.shape, part).length) * element_bytes(tensor.dtype);
+}
+
+std::string key_of(const std::string& name, const Region& part) {
   std::string key = name;
-  if (part.slice != Extent()) {
+  if (part.cut) {
     key += '[';
-    for (std::int64_t d = 0; d < tensor.dimension; ++d) key += ":,";
-    key += text_of(part.slice) + (tensor.dimension == 0 ? ",...]" : "]");
+    for (std::int64_t d = 0; d < part.dimension; ++d) key += ":,";
+    key += text_of(*part.cut) + (part.dimension == 0 ? ",...]" : "]");
   }
-  if (part.range != Extent()) key += '[' + text_of(part.range) + ']';
+  if (part.range) key += '[' + text_of(*part.range) + ']';
   return key;
 }
 
-std::string text_of(const StoredTensors& tensors) {
-  return json_of(tensors).dump();
-}
-
-StoredTensors parse_tensors(std::string_view text) {
-  return tensors_in(json::parse(text));
-}
-
 std::string text_of(const CheckpointIndex& index) {
-  json files = json::object(), weights = json::object();
+  json files = json::object(), tensors = json::object(), weights = json::object();
   std::uint64_t sum = 0;
-  for (const auto& [name, file] : index.files)
-    files[name] = {{"bytes", file.bytes}, {"crc32", hex(file.crc)}};
+  for (const StoredFile& file : index.files)
+    files[file.name] = {{"bytes", file.bytes}, {"crc32", hex(file.crc)}};
   for (const auto& [name, tensor] : index.tensors) {
-    for (const StoredPart& part : tensor.parts) {
-      weights[part.key] = part.file;
-      sum += static_cast<std::uint64_t>(tensor.range_of(part).count()) * element_bytes(tensor.dtype);
+    json& one = tensors[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"parts", json::array()}};
+    if (!tensor.order.empty()) one["order"] = tensor.order;
+    for (const auto& [region, numbers] : tensor.parts) {
+      const std::string key = key_of(name, region);
+      const std::string& file = index.files.at(static_cast<std::size_t>(numbers.at(0))).name;
+      json entry = {{"file", file}, {"key", key}};
+      if (region.cut && region.dimension != 0) one["dimension"] = region.dimension;
+      put(entry, "slice", region.cut);
+      put(entry, "range", region.range);
+      one["parts"].push_back(std::move(entry));
+      weights[key] = file;
+      sum += bytes_of(tensor, region);
     }
   }
   const json all = {
       {"metadata", {{"kolo_checkpoint", kIndexFormat}, {"step", index.step}, {"total_size", sum}}},
       {"files", files},
-      {"tensors", json_of(index.tensors)},
+      {"tensors", tensors},
       {"weight_map", weights}};
   const std::string text = all.dump().substr(1) + '\n';
-  return "{\"crc32\":\"" + hex(crc32(text.data(), text.size())) + "\",\n" + text;
+  return "{\"crc32\":\"" + hex(crc32_of(text.data(), text.size())) + "\",\n" + text;
 }
 
 CheckpointIndex parse_index(std::string_view text) {
@@ -214,27 +129,24 @@ CheckpointIndex parse_index(std::string_view text) {
   const std::size_t start = kBefore.size() + 8 + kAfter.size();
   require_format(text.starts_with(kBefore) && text.substr(0, start).ends_with(kAfter),
                  "it is no index of a checkpoint");
-  require_format(text.substr(kBefore.size(), 8) == hex(crc32(text.data() + start, text.size() - start)),
+  require_format(text.substr(kBefore.size(), 8) == hex(crc32_of(text.data() + start, text.size() - start)),
                  "it is damaged: it has another checksum");
   const json all = json::parse(text);
   const json& metadata = all.at("metadata");
   const auto format = metadata.at("kolo_checkpoint").get<int>();
   require_format(format == kIndexFormat,
                  "it is of format " + std::to_string(format) + ", not " + std::to_string(kIndexFormat));
-  CheckpointIndex index;
-  metadata.at("step").get_to(index.step);
+  CheckpointIndex index{.step = metadata.at("step")};
+  std::map<std::string, int> numbers;
   for (const auto& [name, file] : all.at("files").items()) {
     require_format(name.find('/') == std::string::npos, "a file is in another folder");
-    index.files[name] = {
-        file.at("bytes").get<std::uint64_t>(),
-        static_cast<std::uint32_t>(std::stoul(file.at("crc32").get<std::string>(), nullptr, 16))};
+    numbers[name] = static_cast<int>(index.files.size());
+    index.files.push_back(
+        {name, file.at("bytes").get<std::uint64_t>(),
+         static_cast<std::uint32_t>(std::stoul(file.at("crc32").get<std::string>(), nullptr, 16))});
   }
-  index.tensors = tensors_in(all.at("tensors"));
-  for (auto& [name, tensor] : index.tensors) {
-    tensor.require_whole(name);
-    for (const StoredPart& part : tensor.parts)
-      require_format(index.files.contains(part.file), "'" + part.key + "' is in no file");
-  }
+  for (const auto& [name, one] : all.at("tensors").items())
+    index.tensors[name] = tensor_in(name, one, numbers);
   return index;
 }
 

@@ -1,13 +1,12 @@
 #include "checkpoint/old_file.hpp"
 
-#include <ATen/Functions.h>
-
 #include <algorithm>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
 #include "libtorch/archives.hpp"
+#include "placement/regions.hpp"
 
 namespace kolo::train {
 namespace {
@@ -37,7 +36,7 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> shapes_of(const t
 
 }  // namespace
 
-OldFile read_old_file(const std::string& path) {
+OldFile read_old_file(const std::string& path, int rank, int ranks) {
   OldFile file;
   const std::string problem = problem_of([&] {
     InputArchive archive;
@@ -45,9 +44,9 @@ OldFile read_old_file(const std::string& path) {
     if (const std::int64_t format = number_in(archive, "kolo_checkpoint"); format != 1)
       throw std::runtime_error("it is of format " + std::to_string(format) + ", not 1");
     file.step = static_cast<std::uint64_t>(number_in(archive, "step"));
-    file.shared = text_in(archive, "shared");
-    for (std::int64_t r = 0; r < number_in(archive, "ranks"); ++r)
-      file.ranks.push_back(text_in(archive, "rank" + std::to_string(r)));
+    file.ranks = number_in(archive, "ranks");
+    file.shared = archive_of(text_in(archive, "shared"));
+    if (file.ranks == ranks) file.own = archive_of(text_in(archive, "rank" + std::to_string(rank)));
   });
   if (!problem.empty()) throw std::runtime_error(path + ": " + problem);
   return file;
@@ -61,7 +60,7 @@ InputArchive archive_of(const std::string& text) {
 }
 
 /// libtorch takes a tensor of any shape for one that it loads.
-void load_old_module(torch::nn::Module& module, InputArchive& archive) {
+void load_old(torch::nn::Module& module, InputArchive& archive) {
   const auto before = shapes_of(module);
   module.load(archive);
   const auto after = shapes_of(module);
@@ -69,14 +68,9 @@ void load_old_module(torch::nn::Module& module, InputArchive& archive) {
     throw std::runtime_error('\'' + is->first + "' is " + c10::str(at::IntArrayRef(is->second)) +
                              " there, and " + c10::str(at::IntArrayRef(was->second)) + " here");
   }
-  at::Tensor words;
-  for (std::size_t r = 0; archive.try_read("layout of gradients " + std::to_string(r), words); ++r)
-    restore_layout(placed_parameters(module), r,
-                   {words.data_ptr<std::int64_t>(), static_cast<std::size_t>(words.numel())});
 }
 
-void load_old_optimizer(torch::optim::Optimizer& optimizer, const NameParameter& parameter,
-                        InputArchive& archive) {
+void load_old(torch::optim::Optimizer& optimizer, const PlacedParameters& placed, InputArchive& archive) {
   InputArchive options;
   if (!archive.try_read("options of group 0", options)) {
     load_whole(optimizer, archive);
@@ -85,9 +79,8 @@ void load_old_optimizer(torch::optim::Optimizer& optimizer, const NameParameter&
   optimizer.state().clear();
   for (auto& group : optimizer.param_groups()) {
     for (const at::Tensor& tensor : group.params()) {
-      const HeldTensor named = parameter(tensor);
-      const std::vector<StoredPart>& parts = named.whole.parts;
-      const Extent range = parts.empty() ? Extent{} : named.whole.range_of(parts[0]);
+      const PlacedParameter named = placed.at(tensor.unsafeGetTensorImpl());
+      const Slice range = range_of(named.whole, named.region);
       InputArchive inner;
       archive.read(named.name, inner);
       const auto state = make_state(group.options());
@@ -99,7 +92,7 @@ void load_old_optimizer(torch::optim::Optimizer& optimizer, const NameParameter&
         if constexpr (std::is_same_v<decltype(value), std::int64_t&>) {
           value = there.toInt();
         } else {
-          value = there.toTensor().view({-1}).slice(0, range.begin, range.end).clone().view(tensor.sizes());
+          value = there.toTensor().view({-1}).slice(0, range.begin, range.end()).clone().view(tensor.sizes());
         }
       });
       if (is_there) state_of(optimizer, tensor) = state->clone();
@@ -109,6 +102,19 @@ void load_old_optimizer(torch::optim::Optimizer& optimizer, const NameParameter&
     archive.read("options of group " + std::to_string(i), options);
     optimizer.param_groups()[i].options().serialize(options);
   }
+}
+
+void load_old(GradientHook& hook, InputArchive& archive) {
+  HookState state;
+  for (std::int64_t i = 0; i < number_in(archive, "size"); ++i) {
+    c10::IValue name;
+    at::Tensor values;
+    archive.read("name" + std::to_string(i), name);
+    archive.read("values" + std::to_string(i), values);
+    const auto* const begin = static_cast<const float*>(values.data_ptr());
+    state.emplace(name.toStringRef(), std::vector<float>(begin, begin + values.numel()));
+  }
+  hook.set_state(state);
 }
 
 }  // namespace kolo::train

@@ -8,8 +8,8 @@
 #include <torch/serialize/archive.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "checkpoint/parts.hpp"
 
@@ -17,18 +17,20 @@ namespace kolo::train {
 
 struct OldFile {
   std::uint64_t step = 0;
-  std::string shared;              ///< an archive
-  std::vector<std::string> ranks;  ///< an archive of each rank
+  std::int64_t ranks = 0;  ///< of which it has own states
+  torch::serialize::InputArchive shared;
+  std::optional<torch::serialize::InputArchive> own;  ///< of this rank, if there were as many
 };
 /// Throws std::runtime_error, with the path, for what cannot be read or is no checkpoint.
-OldFile read_old_file(const std::string& path);
+OldFile read_old_file(const std::string& path, int rank, int ranks);
 
 torch::serialize::InputArchive archive_of(const std::string& text);
-/// A module's archive, with the layouts of its gradients. Throws std::runtime_error where a tensor has
-/// another shape.
-void load_old_module(torch::nn::Module& module, torch::serialize::InputArchive& archive);
+/// Each loads an archive of an old file. Throws std::exception where it is of another module, optimizer or
+/// hook: where a tensor has another shape.
+void load_old(torch::nn::Module& module, torch::serialize::InputArchive& archive);
 /// An optimizer's archive; or that of shards, by names, in memory's order.
-void load_old_optimizer(torch::optim::Optimizer& optimizer, const NameParameter& parameter,
-                        torch::serialize::InputArchive& archive);
+void load_old(torch::optim::Optimizer& optimizer, const PlacedParameters& placed,
+              torch::serialize::InputArchive& archive);
+void load_old(GradientHook& hook, torch::serialize::InputArchive& archive);
 
 }  // namespace kolo::train

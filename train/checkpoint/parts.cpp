@@ -3,8 +3,10 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <functional>
+#include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 
@@ -14,16 +16,6 @@
 
 namespace kolo::train {
 namespace {
-
-/// Those that average the gradients of these parameters.
-std::vector<Reducer*> reducers_of(const std::vector<PlacedParameter>& parameters) {
-  std::vector<Reducer*> reducers;
-  for (const PlacedParameter& parameter : parameters) {
-    Reducer* const one = Reducer::of(parameter.tensor);
-    if (one != nullptr && std::ranges::find(reducers, one) == reducers.end()) reducers.push_back(one);
-  }
-  return reducers;
-}
 
 using torch::optim::OptimizerOptions;
 using torch::optim::OptimizerParamState;
@@ -58,44 +50,48 @@ void for_each_parameter(torch::optim::Optimizer& optimizer, const Action& action
 
 }  // namespace
 
-std::vector<std::vector<std::int64_t>> layouts_of(const std::vector<PlacedParameter>& parameters) {
-  std::vector<std::vector<std::int64_t>> result;
-  for (const Reducer* const reducer : reducers_of(parameters)) {
-    const auto [is_rebuilt, order, ends] = reducer->layout();
-    auto& words = result.emplace_back();
-    words = {is_rebuilt ? 1 : 0, static_cast<std::int64_t>(order.size())};
-    words.insert(words.end(), order.begin(), order.end());
-    words.insert(words.end(), ends.begin(), ends.end());
+void transfer_layouts(const std::string& name, const std::vector<PlacedParameter>& parameters,
+                      Transfer& transfer) {
+  std::vector<Reducer*> reducers;
+  for (const PlacedParameter& parameter : parameters) {
+    Reducer* const one = Reducer::of(parameter.tensor);
+    if (one == nullptr || std::ranges::find(reducers, one) != reducers.end()) continue;
+    const std::string own = of_rank(transfer.rank()) + name + "/layout/" + std::to_string(reducers.size());
+    reducers.push_back(one);
+    if (!transfer.wants(own)) continue;
+    const auto get = [one] {
+      const auto [is_rebuilt, order, ends] = one->layout();
+      return nlohmann::json(std::tuple(is_rebuilt, order, ends)).dump();
+    };
+    transfer.text(own, true, get, [one](const std::string& text) {
+      const auto [is_rebuilt, order, ends] =
+          nlohmann::json::parse(text)
+              .get<std::tuple<bool, std::vector<std::size_t>, std::vector<std::size_t>>>();
+      one->restore({is_rebuilt, order, ends});
+    });
   }
-  return result;
 }
 
-void restore_layout(const std::vector<PlacedParameter>& parameters, std::size_t number,
-                    std::span<const std::int64_t> layout) {
-  const auto reducers = reducers_of(parameters);
-  if (number >= reducers.size() || layout.size() < 2 || std::cmp_less(layout.size() - 2, layout[1])) return;
-  const auto ends = layout.begin() + 2 + layout[1];
-  reducers[number]->restore({layout[0] != 0, {layout.begin() + 2, ends}, {ends, layout.end()}});
-}
-
-HeldTensor held_part(std::string name, const PlacedParameter& placed) {
-  // Ranks may have other values of buffers; what is of one normalization comes from one rank.
-  HeldTensor held = held_whole(std::move(name), placed.tensor, placed.is_trained || placed.whole.size() > 1);
-  held.whole.shape = placed.whole;
-  StoredPart& part = held.whole.parts[0];
-  const auto& [dimension, cut, range] = placed.region;
-  if (cut && cut->length != placed.whole[static_cast<std::size_t>(dimension)]) {
-    held.whole.dimension = dimension;
-    part.slice = {cut->begin, cut->end()};
+void transfer_hook(const std::string& name, GradientHook& hook, Transfer& transfer) {
+  const std::string prefix = of_rank(transfer.rank()) + name;
+  transfer.tensor(whole_tensor(prefix, at::empty({0}, at::kByte)));
+  const auto state = std::make_shared<HookState>();
+  if (!transfer.loads()) {
+    *state = hook.state();
+    for (auto& [part, values] : *state)  // the tensors' memory is the state's
+      transfer.tensor(whole_tensor(
+          prefix + '/' + part,
+          at::from_blob(
+              values.data(), {static_cast<std::int64_t>(values.size())}, [state](void*) {}, at::kFloat)));
+    return;
   }
-  if (range) {
-    held.whole.order = placed.order;
-    const bool is_all = range->length == held.whole.elements(held.whole.slice_of(part));
-    if (!is_all || !placed.order.empty()) part.range = {range->begin, range->end()};
+  for (const auto& [part, tensor] : transfer.tensors()) {
+    if (!part.starts_with(prefix + '/')) continue;
+    const at::Tensor values = transfer.values(part).to(at::kFloat);
+    const auto* const begin = static_cast<const float*>(values.data_ptr());
+    state->emplace(part.substr(prefix.size() + 1), std::vector<float>(begin, begin + values.numel()));
   }
-  if (placed.tensor.numel() == 0 && held.whole.elements(held.whole.slice_of({})) > 0)
-    held.whole.parts.clear();
-  return held;
+  transfer.then([&hook, state] { hook.set_state(*state); });
 }
 
 std::unique_ptr<OptimizerParamState> make_state(const OptimizerOptions& options) {
@@ -109,17 +105,17 @@ std::unique_ptr<OptimizerParamState> make_state(const OptimizerOptions& options)
 }
 
 bool has_known_states(const torch::optim::Optimizer& optimizer) {
-  const std::type_info& type = typeid(optimizer);
-  for (const std::type_info* known :
-       {&typeid(torch::optim::SGD), &typeid(torch::optim::Adam), &typeid(torch::optim::AdamW),
-        &typeid(torch::optim::RMSprop), &typeid(torch::optim::Adagrad), &typeid(LARS), &typeid(LAMB),
-        &typeid(SparseAdam)})
-    if (*known == type) return true;
-  return false;
+  const auto is_one_of = [&optimizer]<typename... Known>(std::type_identity<Known>...) {
+    return (... || (typeid(optimizer) == typeid(Known)));
+  };
+  using namespace torch::optim;
+  return is_one_of(std::type_identity<SGD>(), std::type_identity<Adam>(), std::type_identity<AdamW>(),
+                   std::type_identity<RMSprop>(), std::type_identity<Adagrad>(), std::type_identity<LARS>(),
+                   std::type_identity<LAMB>(), std::type_identity<SparseAdam>());
 }
 
 void transfer_optimizer(const std::string& name, bool is_own, torch::optim::Optimizer& optimizer,
-                        const NameParameter& parameter, Transfer& transfer) {
+                        const PlacedParameters& placed, Transfer& transfer) {
   const auto group_name = [&](std::size_t group) { return name + "/options/" + std::to_string(group); };
   const std::size_t groups = optimizer.param_groups().size();
   if (transfer.loads() && (!transfer.has(group_name(groups - 1)) || transfer.has(group_name(groups))))
@@ -136,25 +132,23 @@ void transfer_optimizer(const std::string& name, bool is_own, torch::optim::Opti
     if (transfer.loads()) made = make_state(options);
     OptimizerParamState* const state = made ? made.get() : find_state(optimizer, tensor);
     if (state == nullptr) return;
-    const HeldTensor named = parameter(tensor);
+    const PlacedParameter named = placed.at(tensor.unsafeGetTensorImpl());
     bool is_there = false;
     visit_state(*state, [&]<typename Value>(const std::string& field, Value& value) {
-      HeldTensor one = named;
+      PlacedParameter one = named;
       one.name = name + '/' + named.name + '/' + field;
       if (transfer.loads() && !transfer.has(one.name)) return;
       is_there = true;
       if constexpr (std::is_same_v<Value, std::int64_t>) {
         const at::Tensor number = at::scalar_tensor(value, at::kLong);
-        transfer.tensor(held_whole(one.name, number));
+        transfer.tensor(whole_tensor(one.name, number));
         transfer.then([made, &value, number] { value = number.item<std::int64_t>(); });
       } else if (transfer.loads()) {
-        one.whole.dtype = transfer.tensors().at(one.name).dtype;
-        transfer.tensor(one, [made, &value, tensor, type = scalar_type(one.whole.dtype)] {
+        transfer.tensor(one, [made, &value, tensor](at::ScalarType type) {
           return value = at::empty_like(tensor, tensor.options().dtype(type).requires_grad(false));
         });
       } else if (value.defined()) {
-        one.whole.dtype = dtype_name(value.scalar_type());
-        one.values = value;
+        one.tensor = value;
         transfer.tensor(std::move(one));
       }
     });

@@ -9,31 +9,28 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "checkpoint/transfer.hpp"
+#include "kolo/train/hooks.hpp"
 #include "kolo/train/parallel_model.hpp"
 
 namespace kolo::train {
 
-/// How the gradients of these parameters are laid out, by each object that averages them.
-std::vector<std::vector<std::int64_t>> layouts_of(const std::vector<PlacedParameter>& parameters);
-/// The inverse for one of them. Does nothing where it is of another model.
-void restore_layout(const std::vector<PlacedParameter>& parameters, std::size_t number,
-                    std::span<const std::int64_t> layout);
+/// Saves or loads how the gradients of these parameters are laid out, by each object that averages them.
+/// Loads nothing where there is none, or it is of another model.
+void transfer_layouts(const std::string& name, const std::vector<PlacedParameter>& parameters,
+                      Transfer& transfer);
 
-/// What this rank has of a parameter or buffer.
-HeldTensor held_part(std::string name, const PlacedParameter& placed);
+/// What a hook keeps: NAME/PART of each part of its state, and an empty tensor NAME, as there may be none.
+void transfer_hook(const std::string& name, GradientHook& hook, Transfer& transfer);
 
-/// A parameter's name, and the region of it that this rank has.
-using NameParameter = std::function<HeldTensor(const at::Tensor& parameter)>;
+/// Of an optimizer's parameters their names, and the regions of them that this rank has.
+using PlacedParameters = std::map<const c10::TensorImpl*, PlacedParameter>;
 
 /// One of libtorch's or kolo's, whose states are known: SGD, Adam, AdamW, RMSprop, Adagrad, LARS, LAMB,
 /// SparseAdam. What derives from them may keep more.
@@ -42,7 +39,7 @@ bool has_known_states(const torch::optim::Optimizer& optimizer);
 std::unique_ptr<torch::optim::OptimizerParamState> make_state(const torch::optim::OptimizerOptions& options);
 /// Saves or loads NAME/PARAMETER/exp_avg and the like, for the parameter's region, and NAME/options/GROUP.
 void transfer_optimizer(const std::string& name, bool is_own, torch::optim::Optimizer& optimizer,
-                        const NameParameter& parameter, Transfer& transfer);
+                        const PlacedParameters& placed, Transfer& transfer);
 
 /// Calls `visit(name, value)` for each number (std::int64_t&) and tensor of a state of this type, if it is.
 template <typename State, typename Visit>

@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "placement/placement.hpp"
 
 namespace kolo::train {
 namespace {
@@ -27,14 +29,14 @@ constexpr std::uint64_t kPiece = 4u << 20;
   throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
 }
 
-bool overlap(const Extent& a, const Extent& b) {
-  return std::max(a.begin, b.begin) < std::min(a.end, b.end);
+bool overlap(const Slice& a, const Slice& b) {
+  return std::max(a.begin, b.begin) < std::min(a.end(), b.end());
 }
 
-/// A slice of a tensor, whose elements lie in memory in its order.
-at::Tensor make_slice(const StoredTensor& tensor, const Extent& slice) {
-  std::vector<std::int64_t> sizes = tensor.shape, strides(sizes.size(), 1);
-  if (!sizes.empty()) sizes[static_cast<std::size_t>(tensor.dimension)] = slice.count();
+/// What a part is cut from, whose elements lie in memory in the tensor's order.
+at::Tensor make_cut(const StoredTensor& tensor, const Region& part) {
+  const Sizes sizes = cut_sizes(tensor.shape, part);
+  Sizes strides(sizes.size(), 1);
   std::int64_t step = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     const std::size_t d = tensor.order.empty() ? i : static_cast<std::size_t>(tensor.order[i]);
@@ -43,16 +45,13 @@ at::Tensor make_slice(const StoredTensor& tensor, const Extent& slice) {
   return at::empty_strided(sizes, strides, scalar_type(tensor.dtype));
 }
 
-at::Tensor slice_in(const StoredTensor& tensor, const Extent& slice, const at::Tensor& whole) {
-  return tensor.shape.empty() ? whole : whole.slice(tensor.dimension, slice.begin, slice.end);
-}
-
 /// Whether the region may need elements of the part.
-bool is_needed(const StoredTensor& there, const StoredPart& part, const StoredTensor& here) {
-  const StoredPart& mine = here.parts[0];
-  if (part.slice == mine.slice && there.dimension == here.dimension && there.order == here.order)
-    return overlap(there.range_of(part), here.range_of(mine));
-  return there.dimension != here.dimension || overlap(there.slice_of(part), here.slice_of(mine));
+bool is_needed(const StoredTensor& there, const Region& part, const PlacedParameter& here) {
+  const Slice cut = cut_of(there.shape, part), mine = cut_of(here.whole, here.region);
+  const bool is_same_dimension = part.dimension == here.region.dimension;
+  if (cut == mine && is_same_dimension && there.order == here.order)
+    return overlap(range_of(there.shape, part), range_of(here.whole, here.region));
+  return !is_same_dimension || overlap(cut, mine);
 }
 
 }  // namespace
@@ -121,7 +120,7 @@ CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folde
     std::string text(file.size(), '\0');
     file.read(0, text.data(), text.size());
     index_ = parse_index(text);
-    index_crc_ = crc32(text.data(), text.size());
+    index_crc_ = crc32_of(text.data(), text.size());
   });
 }
 
@@ -142,10 +141,10 @@ CheckpointReader::Open& CheckpointReader::open(const std::string& file) {
 void CheckpointReader::check_files(std::uint64_t rank, std::uint64_t ranks) {
   std::vector<char> piece;
   std::uint64_t number = 0;
-  for (const auto& [name, stored] : index_.files) {
+  for (const StoredFile& file : index_.files) {
     if (number++ % ranks != rank) continue;
-    named(name, [&, &file = stored] {
-      const Open& opened = open(name);
+    named(file.name, [&] {
+      const Open& opened = open(file.name);
       if (opened.header.step != index_.step) {
         throw std::runtime_error("it is of step " + std::to_string(opened.header.step) +
                                  ", and the index of step " + std::to_string(index_.step));
@@ -157,52 +156,56 @@ void CheckpointReader::check_files(std::uint64_t rank, std::uint64_t ranks) {
       for (std::uint64_t at = 0; at < file.bytes; at += piece.size()) {
         piece.resize(std::min(kPiece, file.bytes - at));
         opened.file.read(at, piece.data(), piece.size());
-        crc = crc32(piece.data(), piece.size(), crc);
+        crc = crc32_of(piece.data(), piece.size(), crc);
       }
       if (crc != file.crc) throw std::runtime_error("it is damaged: it has another checksum");
     });
   }
 }
 
-const FileEntry& CheckpointReader::entry(const StoredTensor& there, const StoredPart& part) {
-  const auto& entries = open(part.file).header.entries;
-  const auto found = entries.find(part.key);
-  const auto bytes = static_cast<std::uint64_t>(there.range_of(part).count()) * element_bytes(there.dtype);
-  if (found == entries.end() || found->second.dtype != there.dtype ||
-      found->second.end - found->second.begin != bytes)
-    throw std::runtime_error("it has no '" + part.key + "' as the index says");
-  return found->second;
-}
-
-void CheckpointReader::check(const StoredTensor& there, const StoredTensor& here) {
-  for (const StoredPart& part : there.parts)
-    if (!here.parts.empty() && is_needed(there, part, here)) named(part.file, [&] { entry(there, part); });
-}
-
-at::Tensor CheckpointReader::read(const StoredTensor& there, const StoredTensor& here) {
-  const Extent all = there.slice_of({});
-  at::Tensor whole = make_slice(there, all), slice;  // pages of what is not needed stay untouched
-  for (std::size_t i = 0; i < there.parts.size(); ++i) {
-    const StoredPart& part = there.parts[i];
-    const Extent extent = there.slice_of(part), range = there.range_of(part);
-    if (i == 0 || there.parts[i - 1].slice != part.slice)
-      slice = extent == all ? whole : make_slice(there, extent);
-    if (is_needed(there, part, here)) {
-      named(part.file, [&] {
-        const FileEntry& from = entry(there, part);
-        const auto skipped = static_cast<std::uint64_t>(range.begin) * element_bytes(there.dtype);
-        open(part.file).file.read(from.begin, static_cast<char*>(slice.data_ptr()) + skipped,
-                                  from.end - from.begin);
-      });
-    }
-    const bool is_last = i + 1 == there.parts.size() || there.parts[i + 1].slice != part.slice;
-    if (is_last && extent != all) slice_in(there, extent, whole).copy_(slice);
+template <typename Action>
+void CheckpointReader::for_needed(const PlacedParameter& here, const Action& action) {
+  const StoredTensor& there = index_.tensors.at(here.name);
+  for (const auto& [region, files] : there.parts) {
+    if (!is_needed(there, region, here)) continue;
+    const std::string& file = index_.files[static_cast<std::size_t>(files.front())].name;
+    named(file, [&, &region = region] {
+      const Open& opened = open(file);
+      const std::string key = key_of(here.name, region);
+      const auto found = opened.header.entries.find(key);
+      if (found == opened.header.entries.end() || found->second.dtype != there.dtype ||
+          found->second.end - found->second.begin != bytes_of(there, region))
+        throw std::runtime_error("it has no '" + key + "' as the index says");
+      action(region, opened.file, found->second);
+    });
   }
-  const StoredPart& mine = here.parts[0];
-  whole = slice_in(here, here.slice_of(mine), whole);
-  if (mine.range == Extent()) return whole;
-  if (!here.order.empty()) whole = whole.permute(here.order);
-  return whole.reshape({-1}).slice(0, mine.range.begin, mine.range.end);
+}
+
+void CheckpointReader::check(const PlacedParameter& here) {
+  for_needed(here, [](const Region&, const DiskFile&, const FileEntry&) {});
+}
+
+at::Tensor CheckpointReader::read(const PlacedParameter& here) {
+  const StoredTensor& there = index_.tensors.at(here.name);
+  const at::Tensor whole = make_cut(there, {});  // pages of what is not needed stay untouched
+  at::Tensor slice;
+  std::optional<Region> current;  // that `slice` is cut by
+  const auto finish = [&] {
+    if (current && current->cut)
+      whole.narrow(current->dimension, current->cut->begin, current->cut->length).copy_(slice);
+  };
+  for_needed(here, [&](const Region& part, const DiskFile& file, const FileEntry& from) {
+    if (!current || current->cut != part.cut) {
+      finish();
+      slice = part.cut ? make_cut(there, part) : whole;
+      current = part;
+    }
+    const std::uint64_t skipped =
+        static_cast<std::uint64_t>(range_of(there.shape, part).begin) * element_bytes(there.dtype);
+    file.read(from.begin, static_cast<char*>(slice.data_ptr()) + skipped, from.end - from.begin);
+  });
+  finish();
+  return region_in(whole, here);
 }
 
 }  // namespace kolo::train

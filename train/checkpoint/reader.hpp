@@ -10,6 +10,7 @@
 #include <string>
 
 #include "checkpoint/format.hpp"
+#include "kolo/train/parallel_model.hpp"
 
 namespace kolo::train {
 
@@ -45,10 +46,11 @@ class CheckpointReader {
   /// Reads every file whose number is `rank` modulo `ranks`, and throws std::exception, with its name, unless
   /// it is as the index says.
   void check_files(std::uint64_t rank, std::uint64_t ranks);
-  /// Throws std::runtime_error unless the parts of `there` that this region needs are in their files.
-  void check(const StoredTensor& there, const StoredTensor& here);
-  /// The elements of the one part of `here`: for a range [count], else the sizes of the slice, row-major.
-  at::Tensor read(const StoredTensor& there, const StoredTensor& here);
+  /// Throws std::runtime_error unless the parts of the tensor of this name that the region needs are in their
+  /// files.
+  void check(const PlacedParameter& here);
+  /// The region's elements as in region_in(), of the type that they have there.
+  at::Tensor read(const PlacedParameter& here);
 
  private:
   struct Open {
@@ -58,7 +60,9 @@ class CheckpointReader {
   template <typename Action>
   auto named(const std::string& file, const Action& action);
   Open& open(const std::string& file);
-  const FileEntry& entry(const StoredTensor& there, const StoredPart& part);
+  /// `action` gets the file of each part that the region needs, and where it lies there.
+  template <typename Action>
+  void for_needed(const PlacedParameter& here, const Action& action);
 
   std::string folder_;
   CheckpointIndex index_;

@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -24,11 +24,8 @@ std::string of_rank(int rank) {
   return "rank-" + std::to_string(rank) + '/';
 }
 
-HeldTensor held_whole(std::string name, const at::Tensor& values, bool is_dealt) {
-  return {std::move(name),
-          {.dtype = dtype_name(values.scalar_type()), .shape = values.sizes().vec(), .parts = {{}}},
-          values,
-          is_dealt};
+PlacedParameter whole_tensor(std::string name, const at::Tensor& values) {
+  return {.name = std::move(name), .tensor = values, .whole = values.sizes().vec()};
 }
 
 void Transfer::require_as_many() const {
@@ -41,43 +38,47 @@ bool Transfer::wants(const std::string& name) const {
   return !loads() || (has(name) && std::cmp_equal(there_->index().files.size(), ranks_));
 }
 
-void Transfer::tensor(HeldTensor region, std::function<at::Tensor()> target) {
+void Transfer::tensor(PlacedParameter region, std::function<at::Tensor(at::ScalarType)> make) {
   if (!loads()) {
     held.push_back(std::move(region));
     return;
   }
   if (!has(region.name)) throw std::runtime_error("it has no '" + region.name + "'");
-  const StoredTensor& there = tensors().at(region.name);
-  if (there.dtype != region.whole.dtype || there.shape != region.whole.shape) {
-    const auto text_of = [](const StoredTensor& one) {
-      return one.dtype + ' ' + c10::str(at::IntArrayRef(one.shape));
-    };
-    throw std::runtime_error('\'' + region.name + "' is " + text_of(there) + " there, and " +
-                             text_of(region.whole) + " here");
+  const auto& [dtype, shape, order, parts] = tensors().at(region.name);
+  const std::string mine = make ? dtype : dtype_name(region.tensor.scalar_type());
+  if (dtype != mine || shape != region.whole) {
+    throw std::runtime_error('\'' + region.name + "' is " + dtype + ' ' + c10::str(at::IntArrayRef(shape)) +
+                             " there, and " + mine + ' ' + c10::str(at::IntArrayRef(region.whole)) + " here");
   }
-  there_->check(there, region.whole);
+  const bool is_empty = region.tensor.numel() == 0;
+  if (!is_empty) there_->check(region);
   wanted.insert(region.name);
-  then([this, &there, region = std::move(region), target = std::move(target)] {
-    at::Tensor to = target ? target() : region.values;
-    if (region.whole.parts.empty() || to.numel() == 0) return;
-    const at::Tensor values = there_->read(there, region.whole);
+  then([this, is_empty, type = scalar_type(dtype), region = std::move(region), make = std::move(make)] {
+    const at::Tensor to = make ? make(type) : region.tensor;
+    if (is_empty) return;
+    const at::Tensor values = there_->read(region);
     to.copy_(values.sizes() == to.sizes() ? values : values.view(to.sizes()));  // a shard has its own sizes
   });
+}
+
+at::Tensor Transfer::values(const std::string& name) const {
+  if (!has(name)) throw std::runtime_error("it has no '" + name + "'");
+  return there_->read({.name = name, .tensor = {}, .whole = tensors().at(name).shape});
 }
 
 void Transfer::text(const std::string& name, bool is_own, const std::function<std::string()>& get,
                     std::function<void(const std::string&)> set) {
   if (loads()) {
-    if (!has(name)) throw std::runtime_error("it has no '" + name + "'");
-    const StoredTensor& there = tensors().at(name);
-    const at::Tensor bytes = there_->read(there, {.dtype = there.dtype, .shape = there.shape, .parts = {{}}});
+    const at::Tensor bytes = values(name);
     then([set = std::move(set),
           text = std::string(static_cast<const char*>(bytes.data_ptr()), bytes.nbytes())] { set(text); });
   } else if (is_own || rank_ == 0) {
-    const std::string text = get();
-    const at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
-    std::memcpy(bytes.data_ptr(), text.data(), text.size());
-    held.push_back(held_whole(name, bytes));
+    // The tensor's memory is the text's.
+    const auto text = std::make_shared<const std::string>(get());
+    held.push_back(
+        whole_tensor(name, at::from_blob(
+                               const_cast<char*>(text->data()), {static_cast<std::int64_t>(text->size())},
+                               [text](void*) {}, at::kByte)));
   }
 }
 

@@ -21,15 +21,8 @@ void on_all_ranks(Communicator& communicator, const char* verb, const std::funct
 /// "rank-3/", with which the names of a rank's own tensors begin.
 std::string of_rank(int rank);
 
-/// A region of a tensor that this rank has.
-struct HeldTensor {
-  std::string name;
-  StoredTensor whole;    ///< with one part, or none where this rank has no element
-  at::Tensor values;     ///< the elements of the part
-  bool is_dealt = true;  ///< any rank that has it may write it; otherwise the first one does
-};
 /// All of a tensor.
-HeldTensor held_whole(std::string name, const at::Tensor& values, bool is_dealt = true);
+PlacedParameter whole_tensor(std::string name, const at::Tensor& values);
 
 /// Saves, or loads in two parts: what does not fit is found before run() changes anything.
 class Transfer {
@@ -48,18 +41,21 @@ class Transfer {
   /// Whether a rank's own state, without which training goes on, is to be saved, or there to be loaded.
   bool wants(const std::string& name) const;
 
-  /// Saves the region, or loads it, into its values or the tensor that `target` returns then. Throws
-  /// std::runtime_error where there is none of this name, type and shape.
-  void tensor(HeldTensor region, std::function<at::Tensor()> target = {});
+  /// Saves the region, by any rank that has it if `is_trained`, else by the first one; or loads it into its
+  /// tensor, or into the one that `make` returns then for the type that is there. Throws std::runtime_error
+  /// where there is none of this name and shape, and type without `make`.
+  void tensor(PlacedParameter region, std::function<at::Tensor(at::ScalarType)> make = {});
   /// Saves what `get` returns, on rank 0 or on each rank, or gives `set` what is there.
   void text(const std::string& name, bool is_own, const std::function<std::string()>& get,
             std::function<void(const std::string&)> set);
+  /// While it loads: all of a tensor. Throws std::runtime_error where there is none.
+  at::Tensor values(const std::string& name) const;
   /// Called by run(), in turn with what else is loaded.
   void then(std::function<void()> action) { steps_.push_back(std::move(action)); }
   void run();
 
-  std::vector<HeldTensor> held;  ///< to be saved
-  std::set<std::string> wanted;  ///< names of what is loaded
+  std::vector<PlacedParameter> held;  ///< to be saved
+  std::set<std::string> wanted;       ///< names of what is loaded
 
  private:
   int rank_, ranks_;

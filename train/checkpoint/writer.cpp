@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "kolo/error.hpp"
+#include "placement/placement.hpp"
 #include "ranks/agreement.hpp"
 
 namespace kolo::train {
@@ -23,59 +24,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStep = "step-";
-constexpr const char* kPart = ".part";     // of folders that are written or removed
-constexpr const char* kOfFirst = "first";  // in what ranks tell each other: the first one writes it
+constexpr const char* kPart = ".part";  // of folders that are written or removed
 
-std::string file_of(std::size_t rank) {
-  return "rank-" + std::to_string(rank) + ".safetensors";
-}
-
-/// Gives each part of the ranks' tensors to one rank that has it.
-StoredTensors deal(const std::vector<StoredTensors>& ranks) {
-  StoredTensors result;
-  struct Holders {
-    std::string name;
-    StoredPart part;
-    std::uint64_t bytes;
-    std::vector<std::size_t> ranks;
-  };
-  std::map<std::pair<std::string, StoredPart>, Holders> parts;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    for (const auto& [name, tensor] : ranks[r]) {
-      StoredTensor& whole = result.try_emplace(name, tensor).first->second;
-      if (tensor.dtype != whole.dtype || tensor.shape != whole.shape || tensor.dimension != whole.dimension ||
-          tensor.order != whole.order) {
-        throw MismatchError("rank " + std::to_string(r) + " has another '" + name +
-                                "' for a checkpoint than a rank before it",
-                            {.peer = static_cast<int>(r), .collective = "Checkpoint"});
-      }
-      whole.parts.clear();
-      for (const StoredPart& part : tensor.parts) {
-        const auto bytes =
-            static_cast<std::uint64_t>(tensor.range_of(part).count()) * element_bytes(tensor.dtype);
-        Holders& holders = parts.try_emplace({name, part}, Holders{name, part, bytes, {}}).first->second;
-        if (part.file != kOfFirst || holders.ranks.empty()) holders.ranks.push_back(r);
-      }
-    }
+/// Leaves each part to one of the ranks that have it, so that all write about as many bytes.
+void deal(StoredTensors& tensors, std::size_t ranks) {
+  std::vector<std::pair<std::uint64_t, HeldRegion*>> parts;
+  for (auto& [name, tensor] : tensors)
+    for (HeldRegion& part : tensor.parts) parts.emplace_back(bytes_of(tensor, part.region), &part);
+  std::ranges::stable_sort(parts, std::greater(), &std::pair<std::uint64_t, HeldRegion*>::first);
+  std::vector<std::uint64_t> sums(ranks);
+  const auto sum_of = [&](int rank) -> std::uint64_t& { return sums[static_cast<std::size_t>(rank)]; };
+  for (const auto& [bytes, part] : parts) {
+    const int rank = *std::ranges::min_element(part->ranks, {}, sum_of);
+    sum_of(rank) += bytes;
+    part->ranks = {rank};
   }
-  std::vector<const Holders*> order;
-  for (const auto& [key, holders] : parts) order.push_back(&holders);
-  std::ranges::stable_sort(order, std::greater(), &Holders::bytes);
-  std::vector<std::uint64_t> sums(ranks.size());
-  for (const Holders* one : order) {
-    const std::size_t rank =
-        *std::ranges::min_element(one->ranks, {}, [&](std::size_t r) { return sums[r]; });
-    sums[rank] += one->bytes;
-    StoredTensor& tensor = result[one->name];
-    tensor.parts.push_back(
-        {one->part.slice, one->part.range, file_of(rank), key_of(one->name, tensor, one->part)});
-  }
-  try {
-    for (auto& [name, tensor] : result) tensor.require_whole(name);
-  } catch (const std::runtime_error& error) {
-    throw Error(std::string("a checkpoint: ") + error.what(), {.collective = "Checkpoint"});
-  }
-  return result;
 }
 
 /// A folder under `folder` that is no checkpoint.
@@ -137,46 +100,45 @@ std::string step_folder(const std::string& folder, std::uint64_t step) {
 }
 
 /// Collective: tells the ranks what this one has, and finds what it is to write.
-void CheckpointCopy::plan(const StoredTensors& mine, Communicator& communicator) {
-  std::vector<StoredTensors> ranks;
-  for (const std::string& text : texts_of_all(communicator, text_of(mine)))
-    ranks.push_back(parse_tensors(text));
-  index_.tensors = deal(ranks);
-  index_.files.clear();
-  for (std::size_t r = 0; r < ranks.size(); ++r) index_.files[file_of(r)] = {};
+void CheckpointCopy::plan(const std::string& mine, Communicator& communicator) {
+  index_ = {};
   header_ = {};
   copies_.clear();
-  const std::string own = file_of(static_cast<std::size_t>(communicator.rank()));
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  for (std::size_t r = 0; r < ranks; ++r)
+    index_.files.push_back({.name = "rank-" + std::to_string(r) + ".safetensors"});
+  for (auto& [name, type, sizes, order, is_trained, pieces] :
+       place(texts_of_all(communicator, mine), "Checkpoint")) {
+    if (pieces.empty()) pieces.push_back({{}, {0}});  // without elements
+    for (HeldRegion& piece : pieces)
+      if (!is_trained) piece.ranks.resize(1);
+    index_.tensors[name] = {dtype_name(type), sizes, order, std::move(pieces)};
+  }
+  deal(index_.tensors, ranks);
   for (const auto& [name, tensor] : index_.tensors) {
-    for (const StoredPart& part : tensor.parts) {
-      if (part.file != own) continue;
-      std::vector<std::int64_t> shape = tensor.shape;
-      if (part.range != Extent()) {
-        shape = {part.range.count()};
-      } else if (part.slice != Extent()) {
-        shape[static_cast<std::size_t>(tensor.dimension)] = part.slice.count();
-      }
-      header_.entries[part.key] = {.dtype = tensor.dtype, .shape = std::move(shape)};
-      copies_.emplace_back(name, part.key);
+    for (const auto& [region, files] : tensor.parts) {
+      if (files.front() != communicator.rank()) continue;
+      const std::string key = key_of(name, region);
+      header_.entries[key] = {
+          .dtype = tensor.dtype,
+          .shape = region.range ? Sizes{region.range->length} : cut_sizes(tensor.shape, region)};
+      copies_.emplace_back(name, key);
     }
   }
 }
 
-void CheckpointCopy::take(const std::function<std::vector<HeldTensor>()>& collect, std::uint64_t step,
+void CheckpointCopy::take(const std::function<std::vector<PlacedParameter>()>& collect, std::uint64_t step,
                           Communicator& communicator) {
   const c10::NoGradGuard no_grad;
-  std::vector<HeldTensor> held;
-  StoredTensors mine;
+  std::vector<PlacedParameter> held;
+  std::string mine;
   std::map<std::string, const at::Tensor*> values;
   on_all_ranks(communicator, "save", [&] {
     held = collect();
-    for (const HeldTensor& one : held) {
-      if (one.whole.parts.empty()) continue;
-      if (!values.emplace(one.name, &one.values).second)
+    for (const PlacedParameter& one : held)
+      if (!values.emplace(one.name, &one.tensor).second)
         throw std::runtime_error("two tensors have the name '" + one.name + "'");
-      StoredTensor& tensor = mine[one.name] = one.whole;
-      if (!one.is_dealt) tensor.parts[0].file = kOfFirst;
-    }
+    mine = describe(held);
   });
   if (communicator.all_reduce(std::uint8_t{mine == mine_}, ReduceOp::min) == 0) {
     mine_.clear();
@@ -194,9 +156,9 @@ void CheckpointCopy::take(const std::function<std::vector<HeldTensor>()>& collec
     std::memcpy(memory_.get(), start.data(), start.size());
     for (const auto& [name, key] : copies_) {
       const FileEntry& entry = header_.entries.at(key);
+      if (entry.begin == entry.end) continue;
       const at::Tensor& from = *values.at(name);
-      if (from.numel() > 0)
-        at::from_blob(memory_.get() + entry.begin, from.sizes(), scalar_type(entry.dtype)).copy_(from);
+      at::from_blob(memory_.get() + entry.begin, from.sizes(), scalar_type(entry.dtype)).copy_(from);
     }
   });
 }
@@ -213,13 +175,14 @@ void CheckpointCopy::write(const std::string& folder, std::uint64_t keep, Commun
     fs::create_directory(part);
   });
   try {
-    StoredFile own{header_.bytes, 0};
+    StoredFile& own = index_.files[static_cast<std::size_t>(communicator.rank())];
     on_all_ranks(communicator, "save", [&] {
-      const std::string path = part / file_of(static_cast<std::size_t>(communicator.rank()));
+      const std::string path = part / own.name;
       try {
         DiskFile file(path, O_WRONLY | O_CREAT | O_EXCL);
         file.write(memory_.get(), header_.bytes);
-        own.crc = crc32(memory_.get(), header_.bytes);
+        own.bytes = header_.bytes;
+        own.crc = crc32_of(memory_.get(), header_.bytes);
         file.sync();
       } catch (const std::exception& error) {
         throw Error(path + ": " + error.what(), {});
@@ -230,8 +193,10 @@ void CheckpointCopy::write(const std::string& folder, std::uint64_t keep, Commun
     communicator.all_gather(ConstBuffer(mine), Buffer(all));
     on_all_ranks(communicator, "save", [&] {
       if (!is_first) return;
-      for (std::size_t r = 0; r < index_.files.size(); ++r)
-        index_.files[file_of(r)] = {all[2 * r], static_cast<std::uint32_t>(all[2 * r + 1])};
+      for (std::size_t r = 0; r < index_.files.size(); ++r) {
+        index_.files[r].bytes = all[2 * r];
+        index_.files[r].crc = static_cast<std::uint32_t>(all[2 * r + 1]);
+      }
       const std::string text = text_of(index_);
       {
         DiskFile file(part / "index.json", O_WRONLY | O_CREAT | O_EXCL);

@@ -22,9 +22,9 @@ class CheckpointCopy {
  public:
   /// Collective: copies this rank's share of what `collect` gives on the ranks. Of parts that several ranks
   /// have, one rank writes each, so that all write about as many bytes. Throws, on all ranks, MismatchError
-  /// for tensors of one name that differ, and Error for parts with holes or overlaps, and for what `collect`
-  /// throws.
-  void take(const std::function<std::vector<HeldTensor>()>& collect, std::uint64_t step,
+  /// for tensors of one name that differ, InvalidArgumentError for parts with holes or overlaps, and Error
+  /// for what `collect` throws.
+  void take(const std::function<std::vector<PlacedParameter>()>& collect, std::uint64_t step,
             Communicator& communicator);
   /// Collective, of another communicator than take(). Writes FOLDER/step-N, under that name as soon as it is
   /// whole and on the disk; then removes all but the `keep` newest up to it. On an Error, which all ranks
@@ -32,9 +32,9 @@ class CheckpointCopy {
   void write(const std::string& folder, std::uint64_t keep, Communicator& communicator);
 
  private:
-  void plan(const StoredTensors& mine, Communicator& communicator);
+  void plan(const std::string& mine, Communicator& communicator);
 
-  StoredTensors mine_;  ///< what the ranks know of this one
+  std::string mine_;  ///< what the ranks know of this one
   CheckpointIndex index_;
   FileHeader header_;
   std::vector<std::pair<std::string, std::string>> copies_;  ///< name and key

@@ -1,6 +1,5 @@
 #include "libtorch/archives.hpp"
 
-#include <ATen/Functions.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -8,9 +7,7 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <vector>
+#include <string>
 
 #include "libtorch/first_use.hpp"
 
@@ -70,33 +67,6 @@ void load_whole(torch::optim::Optimizer& optimizer, torch::serialize::InputArchi
     archive.read(kOptions + std::to_string(i), options);
     optimizer.param_groups()[i].options().serialize(options);
   }
-}
-
-void save_hook(const GradientHook& hook, torch::serialize::OutputArchive& archive) {
-  std::int64_t index = 0;
-  const HookState state = hook.state();
-  archive.write("size", c10::IValue(static_cast<std::int64_t>(state.size())));
-  for (const auto& [name, values] : state) {
-    const std::string which = std::to_string(index++);
-    archive.write("name" + which, c10::IValue(name));
-    at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kFloat);
-    std::ranges::copy(values, static_cast<float*>(tensor.data_ptr()));
-    archive.write("values" + which, tensor);
-  }
-}
-
-void load_hook(GradientHook& hook, torch::serialize::InputArchive& archive) {
-  c10::IValue size, name;
-  archive.read("size", size);
-  HookState state;
-  for (std::int64_t index = 0; index < size.toInt(); ++index) {
-    at::Tensor values;
-    archive.read("name" + std::to_string(index), name);
-    archive.read("values" + std::to_string(index), values);
-    const auto* begin = static_cast<const float*>(values.data_ptr());
-    state.emplace(name.toStringRef(), std::vector<float>(begin, begin + values.numel()));
-  }
-  hook.set_state(state);
 }
 
 }  // namespace train

@@ -1,4 +1,4 @@
-// Optimizers and gradient hooks in archives, and what an optimizer keeps for one parameter.
+// Optimizers in archives, and what an optimizer keeps for one parameter.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -18,11 +18,6 @@ namespace kolo::train {
 void save_whole(const torch::optim::Optimizer& optimizer, torch::serialize::OutputArchive& archive);
 /// The inverse, into an optimizer of the same type with the same parameters in the same groups.
 void load_whole(torch::optim::Optimizer& optimizer, torch::serialize::InputArchive& archive);
-
-/// What a gradient hook keeps.
-void save_hook(const GradientHook& hook, torch::serialize::OutputArchive& archive);
-/// The inverse. Throws InvalidArgumentError where it is the state of another hook.
-void load_hook(GradientHook& hook, torch::serialize::InputArchive& archive);
 
 /// Where an optimizer's states have that of the parameter.
 template <typename States>

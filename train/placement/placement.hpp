@@ -1,4 +1,4 @@
-// Placement: what a wrapper gives as placed(); and the sums of which norms are made.
+// Placement: what a wrapper gives as placed(); what PlacedModel is made of, and checkpoints; sums for norms.
 #pragma once
 
 #include <optional>
@@ -13,6 +13,17 @@ namespace kolo::train {
 /// In float64, in an order that depends on the number of elements alone: libtorch's sums depend on vector
 /// units and threads. Throws InvalidArgumentError for complex numbers and tensors that are not on the CPU.
 double sum_of_squares(const at::Tensor& tensor);
+
+/// The region without a cut or range that is all there is; but one whose elements lie in an order of their
+/// own keeps its range.
+Region shortest_region(const PlacedParameter& placed);
+/// What the other ranks need to know of this one's tensors. Throws InvalidArgumentError for a region that is
+/// not within its tensor, or of another size.
+std::string describe(const std::vector<PlacedParameter>& parameters);
+/// What all ranks have described, together. Throws, as PlacedModel's constructor does, errors of `who`.
+std::vector<PlacedModel::Whole> place(const std::vector<std::string>& described, const char* who);
+/// A region of a whole value: [n] for a range, else with the sizes of the cut.
+at::Tensor region_in(const at::Tensor& whole, const PlacedParameter& placed);
 
 class Placement {
  public:

@@ -7,11 +7,13 @@
 #include "kolo/error.hpp"
 #include "kolo/train/parallel_model.hpp"
 #include "kolo/train/tensor.hpp"
+#include "placement/placement.hpp"
+#include "placement/regions.hpp"
 
 namespace kolo {
 namespace {
 
-using Sizes = std::vector<std::int64_t>;
+using train::Sizes;
 
 /// The dimensions as they lie in memory, and where each of them is then.
 std::pair<Sizes, Sizes> orders_of(Sizes order, std::size_t dimensions) {
@@ -25,14 +27,15 @@ std::pair<Sizes, Sizes> orders_of(Sizes order, std::size_t dimensions) {
   return {std::move(order), std::move(inverse)};
 }
 
-/// The part of a whole value that a region cuts out, in one dimension, as its elements lie in memory.
-at::Tensor flat_part(const at::Tensor& whole, const Region& region, const Sizes& order) {
-  at::Tensor part = whole;
-  if (region.cut) part = part.narrow(region.dimension, region.cut->begin, region.cut->length);
-  return part.permute(orders_of(order, part.sizes().size()).first).reshape({-1});
-}
-
 }  // namespace
+
+at::Tensor train::region_in(const at::Tensor& whole, const PlacedParameter& placed) {
+  const auto& [dimension, cut, range] = placed.region;
+  const at::Tensor part = cut ? whole.narrow(dimension, cut->begin, cut->length) : whole;
+  if (!range) return part;
+  const Sizes order = orders_of(placed.order, placed.whole.size()).first;
+  return part.permute(order).reshape({-1}).slice(0, range->begin, range->end());
+}
 
 std::map<std::string, at::Tensor> gather_whole_parameters(const PlacedModel& model) {
   const c10::NoGradGuard no_grad;
@@ -50,15 +53,15 @@ std::map<std::string, at::Tensor> gather_whole_parameters(const PlacedModel& mod
       const auto [order, inverse] = orders_of(whole.order, whole.sizes.size());
       const at::Tensor flat = at::empty({part.numel()}, whole.type);
       for (; i < whole.pieces.size() && whole.pieces[i].region.cut == first.cut; ++i) {
-        const auto& [rank, region] = whole.pieces[i];
+        const auto& [region, ranks] = whole.pieces[i];
         at::Tensor piece = region.range ? flat.slice(0, region.range->begin, region.range->end()) : flat;
-        for (std::size_t k = 0; rank == me && k < model.parameters().size(); ++k) {
+        for (std::size_t k = 0; ranks.front() == me && k < model.parameters().size(); ++k) {
           const PlacedParameter& own = model.parameters()[k];
           if (model.place(k) != place || !model.counts(k)) continue;
           piece.copy_(own.region.range ? own.tensor.detach().reshape({-1})
                                        : own.tensor.detach().permute(order).reshape({-1}));
         }
-        if (holders.valid()) broadcast_async(piece, rank, holders).wait();
+        if (holders.valid()) broadcast_async(piece, ranks.front(), holders).wait();
       }
       part.copy_(flat.view(part.permute(order).sizes()).permute(inverse));
     }
@@ -81,14 +84,7 @@ void load_whole_parameters(const std::vector<PlacedParameter>& parameters,
             {});
       }
       if (!is_checked) continue;
-      const auto& region = parameter.region;
-      at::Tensor part = found->second;
-      if (region.range) {
-        part = flat_part(part, region, parameter.order).slice(0, region.range->begin, region.range->end());
-      } else if (region.cut) {
-        part = part.narrow(region.dimension, region.cut->begin, region.cut->length);
-      }
-      parameter.tensor.detach().copy_(part.view_as(parameter.tensor));
+      parameter.tensor.detach().copy_(train::region_in(found->second, parameter).view_as(parameter.tensor));
     }
   }
 }

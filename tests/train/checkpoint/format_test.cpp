@@ -13,21 +13,15 @@ namespace {
 
 using namespace train;
 
-StoredTensor vector_of(std::int64_t size, std::vector<StoredPart> parts) {
-  return {.dtype = "F32", .shape = {size}, .parts = std::move(parts)};
-}
-
 CheckpointIndex some_index() {
   CheckpointIndex index{.step = 12,
-                        .files = {{"rank-0.safetensors", {100, 0xABC}}, {"rank-1.safetensors", {7, 1}}}};
-  index.tensors["plain"] = {
-      .dtype = "BF16", .shape = {3, 4}, .parts = {{{}, {}, "rank-1.safetensors", "plain"}}};
-  index.tensors["number"] = {.dtype = "I64", .parts = {{{}, {}, "rank-0.safetensors", "number"}}};
-  index.tensors["grid"] = {.dtype = "F64", .shape = {2, 6, 3}, .dimension = 1, .order = {0, 2, 1}};
-  for (const auto& [slice, range] :
-       {std::pair(Extent{0, 4}, Extent{0, 5}), {Extent{0, 4}, Extent{5, 24}}, {Extent{4, 6}, Extent{}}})
-    index.tensors["grid"].parts.push_back({slice, range, "rank-0.safetensors", ""});
-  for (StoredPart& part : index.tensors["grid"].parts) part.key = key_of("grid", index.tensors["grid"], part);
+                        .files = {{"rank-0.safetensors", 100, 0xABC}, {"rank-1.safetensors", 7, 1}}};
+  index.tensors["plain"] = {.dtype = "BF16", .shape = {3, 4}, .parts = {{{}, {1}}}};
+  index.tensors["number"] = {.dtype = "I64", .parts = {{{}, {0}}}};
+  index.tensors["grid"] = {.dtype = "F64", .shape = {2, 6, 3}, .order = {0, 2, 1}};
+  index.tensors["grid"].parts = {{{1, Slice{0, 4}, Slice{0, 5}}, {0}},
+                                 {{1, Slice{0, 4}, Slice{5, 19}}, {1}},
+                                 {{1, Slice{4, 2}, {}}, {0}}};
   return index;
 }
 
@@ -35,12 +29,13 @@ TEST(CheckpointFormat, KeepsAnIndex) {
   const CheckpointIndex index = some_index();
   const CheckpointIndex again = parse_index(text_of(index));
   EXPECT_EQ(again.step, 12U);
-  EXPECT_EQ(again.files.at("rank-0.safetensors").bytes, 100U);
-  EXPECT_EQ(again.files.at("rank-0.safetensors").crc, 0xABCU);
+  EXPECT_EQ(again.files.at(0).name, "rank-0.safetensors");
+  EXPECT_EQ(again.files.at(0).bytes, 100U);
+  EXPECT_EQ(again.files.at(0).crc, 0xABCU);
   EXPECT_EQ(again.tensors, index.tensors);
-  EXPECT_NE(text_of(index).find("\"grid[:,0:4][5:24]\":\"rank-0.safetensors\""), std::string::npos);
-  EXPECT_EQ(crc32("123456789", 9), 0xCBF43926U);
-  EXPECT_EQ(crc32("6789", 4, crc32("12345", 5)), 0xCBF43926U);
+  EXPECT_NE(text_of(index).find("\"grid[:,0:4][5:24]\":\"rank-1.safetensors\""), std::string::npos);
+  EXPECT_EQ(crc32_of("123456789", 9), 0xCBF43926U);
+  EXPECT_EQ(crc32_of("6789", 4, crc32_of("12345", 5)), 0xCBF43926U);
 }
 
 TEST(CheckpointFormat, KeepsAHeaderWithTheWidestElementsFirst) {
@@ -60,31 +55,34 @@ TEST(CheckpointFormat, KeepsAHeaderWithTheWidestElementsFirst) {
 }
 
 TEST(CheckpointFormat, RefusesHolesAndOverlaps) {
-  const auto problem = [](StoredTensor tensor) -> std::string {
+  const auto problem = [](const Sizes& shape, std::vector<Region> regions) -> std::string {
+    CheckpointIndex index{.files = {{"a"}, {"b"}}, .tensors = {{"x", {.dtype = "F32", .shape = shape}}}};
+    for (const Region& region : regions)
+      index.tensors["x"].parts.push_back({region, {static_cast<int>(index.tensors["x"].parts.size())}});
     try {
-      tensor.require_whole("x");
-    } catch (const std::runtime_error& error) {
+      parse_index(text_of(index));
+    } catch (const std::exception& error) {
       return error.what();
     }
     return "";
   };
-  const auto range = [](std::int64_t begin, std::int64_t end) { return StoredPart{.range = {begin, end}}; };
-  EXPECT_EQ(problem(vector_of(9, {range(4, 9), range(0, 4)})), "");
-  EXPECT_EQ(problem(vector_of(9, {{}})), "");
-  EXPECT_EQ(problem(vector_of(9, {range(0, 4), range(5, 9)})),
-            "the parts of 'x' have a hole or an overlap before x[5:9]");
-  EXPECT_EQ(problem(vector_of(9, {range(0, 5), range(4, 9)})),
-            "the parts of 'x' have a hole or an overlap before x[4:9]");
-  EXPECT_EQ(problem(vector_of(9, {range(0, 8)})), "the parts of 'x' have a hole after x[0:8]");
-  EXPECT_EQ(problem(vector_of(9, {range(0, 10)})), "the parts of 'x' have a hole after x[0:10]");
-  EXPECT_NE(problem(vector_of(9, {})), "");
-  const auto rows = [](std::int64_t begin, std::int64_t end) { return StoredPart{.slice = {begin, end}}; };
-  StoredTensor table{.dtype = "F32", .shape = {4, 2}, .parts = {rows(0, 2), rows(2, 4)}};
-  EXPECT_EQ(problem(table), "");
-  table.parts = {rows(0, 2), rows(3, 4)};
-  EXPECT_EQ(problem(table), "the parts of 'x' have a hole or an overlap before x[3:4,...]");
-  table.parts = {rows(0, 2)};
-  EXPECT_EQ(problem(table), "the parts of 'x' do not reach its end");
+  const auto range = [](std::int64_t begin, std::int64_t end) {
+    return Region{.range = Slice{begin, end - begin}};
+  };
+  EXPECT_EQ(problem({9}, {range(4, 9), range(0, 4)}), "");
+  EXPECT_EQ(problem({9}, {{}}), "");
+  EXPECT_EQ(problem({9}, {range(0, 4), range(5, 9)}), "of 'x', elements 4 to 5 are on no file");
+  EXPECT_EQ(problem({9}, {range(0, 5), range(4, 9)}),
+            "of 'x', elements 4 to 5 are in different regions of files 0 and 1");
+  EXPECT_EQ(problem({9}, {range(0, 8)}), "of 'x', elements 8 to 9 are on no file");
+  EXPECT_EQ(problem({9}, {range(0, 10)}), "the region of 'x' is not within it");
+  EXPECT_NE(problem({9}, {}), "");
+  const auto rows = [](std::int64_t begin, std::int64_t end) {
+    return Region{.cut = Slice{begin, end - begin}};
+  };
+  EXPECT_EQ(problem({4, 2}, {rows(0, 2), rows(2, 4)}), "");
+  EXPECT_EQ(problem({4, 2}, {rows(0, 2), rows(3, 4)}), "of 'x', dimension 0, indices 2 to 3 are on no file");
+  EXPECT_EQ(problem({4, 2}, {rows(0, 2)}), "of 'x', dimension 0, indices 2 to 4 are on no file");
 }
 
 TEST(CheckpointFormat, IsReadAlikeOrRefusedWhateverTheBytes) {

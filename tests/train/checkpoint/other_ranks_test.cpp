@@ -196,13 +196,13 @@ TEST_F(OtherRanks, WriteAboutAsMuchEach) {
       run.checkpoint.save(folder(0), 0, communicator);
     });
     const train::CheckpointReader reader(folder(0) + "/step-0");
-    std::map<std::string, std::uint64_t> bytes;
+    std::map<int, std::uint64_t> bytes;
     std::uint64_t sum = 0;
     for (const auto& [name, tensor] : reader.index().tensors) {
       if (tensor.dtype != "F32") continue;
-      for (const train::StoredPart& part : tensor.parts) {
-        const auto count = static_cast<std::uint64_t>(tensor.range_of(part).count()) * 4;
-        bytes[part.file] += count, sum += count;
+      for (const auto& [region, files] : tensor.parts) {
+        const std::uint64_t count = train::bytes_of(tensor, region);
+        bytes[files.front()] += count, sum += count;
       }
     }
     std::uint64_t expected = 0;
@@ -213,6 +213,20 @@ TEST_F(OtherRanks, WriteAboutAsMuchEach) {
     for (const auto& [file, count] : bytes)
       EXPECT_LE(count, sum / 3 + 5 * 3 * 4 * 4) << file;  // the largest tensor
   }
+}
+
+TEST_F(OtherRanks, ReadTheFilesThatTheyNeed) {
+  run_all(2, [&](Communicator& communicator) {
+    Trained run(Kind::layers, communicator,
+                [](const Tensors& list) { return std::make_unique<torch::optim::Adam>(list); });
+    run.checkpoint.save(folder(0), 0, communicator);
+  });
+  std::filesystem::remove(folder(0) + "/step-0/rank-1.safetensors");
+  train::CheckpointReader reader(folder(0) + "/step-0");
+  PlacedParameter rows{.name = "0.weight", .tensor = {}, .whole = {11, 6}, .region = {.cut = Slice{1, 4}}};
+  EXPECT_EQ(reader.read(rows).sizes(), at::IntArrayRef({4, 6}));
+  rows.region.cut = Slice{1, 6};  // of which the other rank has one
+  EXPECT_THROW(reader.check(rows), std::runtime_error);
 }
 
 }  // namespace

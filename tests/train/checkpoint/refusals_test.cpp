@@ -124,7 +124,7 @@ TEST_F(RefusedCheckpoints, WithoutWhatIsAddedSaySo) {
             "it has no 'optimizer'");
   const auto hook = make_gradient_hook("top_k");
   expect_in(refusal_of(path_, [&](Checkpoint& checkpoint) { checkpoint.add("hook", *hook); }),
-            "it has no 'hook'");
+            "it has no 'rank-0/hook'");
 }
 
 TEST_F(RefusedCheckpoints, OfOtherRanksHaveNothingOfARanksOwn) {
@@ -172,7 +172,7 @@ TEST_F(RefusedCheckpoints, ThatAreDamagedAreLeftOutForTheOneBefore) {
   std::string other = good_index.substr(good_index.find('\n') + 1);
   other.replace(other.find("\"kolo_checkpoint\":2"), 19, "\"kolo_checkpoint\":3");
   char sum[9];
-  std::snprintf(sum, sizeof sum, "%08x", train::crc32(other.data(), other.size()));
+  std::snprintf(sum, sizeof sum, "%08x", train::crc32_of(other.data(), other.size()));
   write_to(newest_ + index, std::string("{\"crc32\":\"") + sum + "\",\n" + other);
   expect_refused("index.json: it is of format 3, not 2");
   for (std::size_t at = 0; at < good_index.size(); at += 79) {

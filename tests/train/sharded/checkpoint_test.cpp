@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "kolo/error.hpp"
 #include "kolo/train/checkpoint.hpp"
@@ -102,6 +104,43 @@ TEST_F(ShardedCheckpoint, MomentumGoesOnToo) {
 TEST_F(ShardedCheckpoint, LambGoesOnToo) {
   expect_to_go_on(file(), [](const auto& parameters, const SumOverRanks& sum) {
     return std::make_unique<LAMB>(parameters, LAMBOptions(0.02), sum);
+  });
+}
+
+TEST_F(ShardedCheckpoint, HoldsShardsInFloat32ThatComputeIn16Bits) {
+  const auto make = [](Communicator& communicator, double seed) {
+    return ShardedDataParallel<TowerImpl>(Tower(seed, 7, 3, at::kFloat), communicator,
+                                          {.gather_type = at::kBFloat16});
+  };
+  std::map<std::string, at::Tensor> expected;
+  run_all(3, [&](Communicator& communicator) {
+    at::set_num_threads(1);
+    auto model = make(communicator, 1);
+    torch::optim::Adam optimizer(model.parameters(), torch::optim::AdamOptions(0.01));
+    squares(model(numbers(3, 7, 1).to(at::kBFloat16)).to(at::kFloat), numbers(3, 7, 900)).backward();
+    optimizer.step();
+    Checkpoint checkpoint;
+    checkpoint.add("model", model).add("optimizer", optimizer).save(file(), 1, communicator);
+    const auto values = gather_whole_parameters(model.placed());
+    if (communicator.rank() == 0) expected = values;
+  });
+  run_all(2, [&](Communicator& communicator) {
+    auto model = make(communicator, 5);
+    torch::optim::Adam optimizer(model.parameters());
+    Checkpoint checkpoint;
+    checkpoint.add("model", model).add("optimizer", optimizer).load(file(), communicator);
+    for (const auto& [name, value] : gather_whole_parameters(model.placed())) {
+      EXPECT_EQ(value.scalar_type(), at::kFloat) << name;
+      EXPECT_TRUE(at::equal(value, expected.at(name))) << name;
+    }
+    squares(model(numbers(3, 7, 2).to(at::kBFloat16)).to(at::kFloat), numbers(3, 7, 900)).backward();
+    optimizer.step();
+  });
+  run_all(1, [&](Communicator& communicator) {
+    Tower tower(9, 7, 3, at::kFloat);
+    Checkpoint().add("model", *tower).load(file(), communicator);
+    for (const PlacedParameter& one : placed_parameters(*tower))
+      EXPECT_TRUE(at::equal(one.tensor, expected.at(one.name))) << one.name;
   });
 }
 

@@ -46,12 +46,6 @@ std::vector<PlacedParameter> placed_parameters(const torch::nn::Module& module);
 /// share everything. Not thread-safe.
 class PlacedModel {
  public:
-  /// A region, and the rank of the holders that counts it: the first one that has it. Others may have it,
-  /// too.
-  struct Piece {
-    int rank = 0;   ///< of the holders, that counts it
-    Region region;  ///< `cut` and `range` are set where they are not all that there is
-  };
   /// A parameter or buffer of the whole model.
   struct Whole {
     std::string name;                 ///< as PlacedParameter::name
@@ -59,7 +53,8 @@ class PlacedModel {
     std::vector<std::int64_t> sizes;  ///< as PlacedParameter::whole
     std::vector<std::int64_t> order;  ///< as PlacedParameter::order
     bool is_trained = true;           ///< as PlacedParameter::is_trained
-    std::vector<Piece> pieces;        ///< that are not empty, each once, in the order of their elements
+    /// Those that are not empty, each once, in the order of their elements. The first of its ranks counts it.
+    std::vector<HeldRegion> pieces;
   };
 
   /// Collective over `holders`, the ranks with one copy of the model; not valid: this rank alone. Throws, on

@@ -30,6 +30,15 @@ struct Region {
   bool operator==(const Region&) const noexcept = default;
 };
 
+/// A region, and who has it.
+struct HeldRegion {
+  Region region = {};           ///< `cut` and `range` are set where they are not all that there is
+  std::vector<int> ranks = {};  ///< in rising order
+
+  /// Whether both are the same.
+  bool operator==(const HeldRegion&) const noexcept = default;
+};
+
 /// What rank `rank` of `ranks` holds of `whole` elements. Slices follow each other in the order of the ranks
 /// and are equally long; where `ranks` does not divide `whole`, the first ones have one element more. Throws
 /// InvalidArgumentError for a negative `whole` and a rank that is none.
