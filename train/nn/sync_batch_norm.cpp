@@ -138,47 +138,27 @@ class Normalize : public torch::autograd::Function<Normalize> {
   }
 };
 
+const torch::nn::BatchNormOptions& require_features(const torch::nn::BatchNormOptions& options) {
+  if (options.num_features() >= 1) return options;
+  throw InvalidArgumentError("SyncBatchNorm: num_features is less than 1", {});
+}
+
 }  // namespace
 
 SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& options_, Communicator communicator)
-    : options(options_), communicator_(std::move(communicator)) {
+    : NormImplBase(require_features(options_)), communicator_(std::move(communicator)) {
   if (!communicator_.valid()) throw InvalidArgumentError("SyncBatchNorm: the communicator is not valid", {});
-  const std::int64_t features = options.num_features();
-  if (features < 1) throw InvalidArgumentError("SyncBatchNorm: num_features is less than 1", {});
-  if (options.affine()) {
-    weight = register_parameter("weight", at::empty({features}));
-    bias = register_parameter("bias", at::empty({features}));
-  } else {
-    weight = register_parameter("weight", {}, false);
-    bias = register_parameter("bias", {}, false);
-  }
-  if (options.track_running_stats()) {
-    running_mean = register_buffer("running_mean", at::zeros({features}));
-    running_var = register_buffer("running_var", at::ones({features}));
-    num_batches_tracked = register_buffer("num_batches_tracked", at::zeros({}, at::kLong));
-  }
-  reset_parameters();
 }
 
-void SyncBatchNormImpl::reset_parameters() {
-  const c10::NoGradGuard no_grad;
-  if (weight.defined()) {
-    weight.fill_(1);
-    bias.fill_(0);
-  }
-  if (running_mean.defined()) {
-    running_mean.zero_();
-    running_var.fill_(1);
-    num_batches_tracked.zero_();
-  }
+void SyncBatchNormImpl::_check_input_dim(const at::Tensor& input) {
+  if (input.dim() >= 2 && input.size(1) == options.num_features()) return;
+  throw InvalidArgumentError("SyncBatchNorm takes [samples, " + std::to_string(options.num_features()) +
+                                 ", ...], not a tensor of " + c10::str(input.sizes()),
+                             {});
 }
 
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
-  if (input.dim() < 2 || input.size(1) != options.num_features()) {
-    throw InvalidArgumentError("SyncBatchNorm takes [samples, " + std::to_string(options.num_features()) +
-                                   ", ...], not a tensor of " + c10::str(input.sizes()),
-                               {});
-  }
+  _check_input_dim(input);
   const bool is_short = input.scalar_type() == at::kHalf || input.scalar_type() == at::kBFloat16;
   const at::Tensor values = (is_short ? input.to(at::kFloat) : input).contiguous();
   if (!is_training() && values.numel() == 0) return input.clone();

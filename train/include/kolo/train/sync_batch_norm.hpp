@@ -3,8 +3,7 @@
 
 #include "kolo/train/libtorch.hpp"
 
-#include <torch/nn/module.h>
-#include <torch/nn/options/batchnorm.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/pimpl.h>
 
 #include <functional>
@@ -28,7 +27,7 @@ namespace kolo {
 /// communicator that it was made with, in the order in which the model uses its layers.
 /// DistributedDataParallel's calls cannot come between, as it has a communicator of its own. Second
 /// derivatives (create_graph) are refused with InvalidArgumentError. Not thread-safe.
-class SyncBatchNormImpl : public torch::nn::Module {
+class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, torch::nn::BatchNormOptions> {
  public:
   /// Not collective. Takes torch::nn::BatchNorm's options, and calls `communicator` in training. Throws
   /// InvalidArgumentError for less than one feature, and a communicator that is not valid.
@@ -41,18 +40,11 @@ class SyncBatchNormImpl : public torch::nn::Module {
   /// In backward, `factor` gives what this rank's loss counts beside those of the other ranks, which
   /// multiplies its gradients later on: join() sets it. Empty: ranks' losses count alike.
   void set_loss_factor(std::function<double()> factor) { loss_factor_ = std::move(factor); }
-  /// Sets parameters and statistics to what they are after construction.
-  void reset_parameters();
   /// Writes the number of features and eps in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::BatchNormOptions options;  ///< as given to the constructor
-  at::Tensor weight;                    ///< factors, [features]; undefined without affine
-  at::Tensor bias;                      ///< terms, [features]; undefined without affine
-  /// What evaluation subtracts, [features]. Undefined without track_running_stats, as are the two below.
-  at::Tensor running_mean;
-  at::Tensor running_var;          ///< what evaluation divides by the root of, [features]; unbiased
-  at::Tensor num_batches_tracked;  ///< number of training steps that both come from, int64
+ protected:
+  void _check_input_dim(const at::Tensor& input) override;
 
  private:
   Communicator communicator_;
