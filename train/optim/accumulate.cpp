@@ -1,7 +1,5 @@
 #include "kolo/train/parallel_model.hpp"
 
-#include <ATen/Functions.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -6,41 +6,36 @@
 #include <torch/optim/sgd.h>
 
 #include <cmath>
-#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "kolo/error.hpp"
 
 namespace kolo {
 namespace {
 
-struct Momentum {
-  double value;
-  std::function<void(double)> set;
-};
-
-template <typename Options>
-std::optional<Momentum> momentum_in(torch::optim::OptimizerOptions& any) {
-  auto* const options = dynamic_cast<Options*>(&any);
-  if (options == nullptr) return std::nullopt;
-  if constexpr (requires { options->betas(); }) {
-    return Momentum{std::get<0>(options->betas()), [options](double momentum) {
-                      options->betas({momentum, std::get<1>(options->betas())});
-                    }};
-  } else {
-    return Momentum{options->momentum(), [options](double momentum) { options->momentum(momentum); }};
-  }
-}
-
-std::optional<Momentum> momentum_of(torch::optim::OptimizerOptions& options) {
+/// The momentum that the options have, which becomes `next` if that is given; 0 where they have none.
+double exchange_momentum(torch::optim::OptimizerOptions& any, std::optional<double> next = {}) {
   using namespace torch::optim;
-  for (auto* const find : {momentum_in<SGDOptions>, momentum_in<AdamOptions>, momentum_in<AdamWOptions>,
-                           momentum_in<RMSpropOptions>, momentum_in<LARSOptions>, momentum_in<LAMBOptions>}) {
-    if (auto found = find(options)) return found;
-  }
-  return std::nullopt;
+  double before = 0;
+  const auto look = [&]<typename Options>(Options* options) {
+    if (options == nullptr) return false;
+    double* momentum = nullptr;
+    if constexpr (requires { options->betas(); }) {
+      momentum = &std::get<0>(options->betas());
+    } else {
+      momentum = &options->momentum();
+    }
+    before = std::exchange(*momentum, next.value_or(*momentum));
+    return true;
+  };
+  static_cast<void>(look(dynamic_cast<SGDOptions*>(&any)) || look(dynamic_cast<AdamOptions*>(&any)) ||
+                    look(dynamic_cast<AdamWOptions*>(&any)) || look(dynamic_cast<RMSpropOptions*>(&any)) ||
+                    look(dynamic_cast<LARSOptions*>(&any)) || look(dynamic_cast<LAMBOptions*>(&any)));
+  return before;
 }
 
 }  // namespace
@@ -65,15 +60,12 @@ void set_learning_rate(torch::optim::Optimizer& optimizer, double rate, const st
 void set_momentum(torch::optim::Optimizer& optimizer, double momentum) {
   if (!(momentum > 0 && momentum < 1))
     throw InvalidArgumentError("a momentum of " + std::to_string(momentum) + " is not between 0 and 1", {});
-  std::vector<Momentum> found;
   for (auto& group : optimizer.param_groups()) {
-    auto of_group = momentum_of(group.options());
     // RMSprop makes its buffer in a parameter's first step alone.
-    if (!of_group || of_group->value == 0)
+    if (exchange_momentum(group.options()) == 0)
       throw InvalidArgumentError("this optimizer has no momentum to set: make it with one", {});
-    found.push_back(*std::move(of_group));
   }
-  for (const Momentum& of_group : found) of_group.set(momentum);
+  for (auto& group : optimizer.param_groups()) exchange_momentum(group.options(), momentum);
 }
 
 }  // namespace kolo

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <memory>
-#include <tuple>
 #include <utility>
 #include <vector>
 

@@ -151,6 +151,37 @@ struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions>
   void set_lr(double new_lr) override { lr(new_lr); }
 };
 
+namespace train {
+
+/// What LARS and LAMB have in common. `Options`: LARSOptions or LAMBOptions.
+template <typename Options>
+class LayerwiseOptimizer : public torch::optim::Optimizer {
+ public:
+  /// Both throw InvalidArgumentError for options out of their range: negative or not finite, a momentum or
+  /// betas of 1 or more.
+  explicit LayerwiseOptimizer(std::vector<torch::optim::OptimizerParamGroup> groups,
+                              const Options& defaults = Options(), SumOverRanks sum_over_ranks = {});
+  explicit LayerwiseOptimizer(std::vector<at::Tensor> parameters, const Options& options = Options(),
+                              SumOverRanks sum_over_ranks = {});
+
+  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
+  /// gradients enabled, and its loss returned; else an undefined tensor. Norms are sums in float64 in a fixed
+  /// order: the same bits on all ranks. Throws InvalidArgumentError, before any parameter moves, for sparse
+  /// gradients, parameters that are not on the CPU, and shards or slices without sum_over_ranks; and what
+  /// sum_over_ranks throws.
+  at::Tensor step(LossClosure closure = nullptr) override;
+  /// Writes and reads state, as by optimizers of libtorch, and options, for torch::save(), torch::load() and
+  /// a Checkpoint. load() throws InvalidArgumentError for what another optimizer or another set of parameter
+  /// groups has saved.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  SumOverRanks sum_over_ranks_;
+};
+
+}  // namespace train
+
 /// LARS: SGD for large batches, in which each layer moves by a part of its norm. Y. You, I. Gitman, B.
 /// Ginsburg: "Large Batch Training of Convolutional Networks", 2017, algorithm 1. Of a layer w with the
 /// gradient g:
@@ -160,29 +191,10 @@ struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions>
 ///     w = w - v
 ///
 /// So a layer moves by a part of its norm however large its gradient is, and the rate of the batch no longer
-/// depends on the layer with the smallest weights. Norms are sums in float64 in a fixed order: the same bits
-/// on all ranks. step() throws InvalidArgumentError, before any parameter moves, for sparse gradients,
-/// parameters that are not on the CPU, and shards or slices without sum_over_ranks. State (v) is saved as by
-/// optimizers of libtorch. Not thread-safe.
-class LARS : public torch::optim::Optimizer {
+/// depends on the layer with the smallest weights. Its state is v. Not thread-safe.
+class LARS : public train::LayerwiseOptimizer<LARSOptions> {
  public:
-  /// Both throw InvalidArgumentError for options that are negative or not finite, and a momentum of 1 or
-  /// more.
-  LARS(std::vector<torch::optim::OptimizerParamGroup> groups, const LARSOptions& defaults,
-       SumOverRanks sum_over_ranks = {});
-  LARS(std::vector<at::Tensor> parameters, const LARSOptions& options, SumOverRanks sum_over_ranks = {});
-
-  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
-  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgumentError as said
-  /// above, and what sum_over_ranks throws.
-  at::Tensor step(LossClosure closure = nullptr) override;
-  /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
-  /// InvalidArgumentError for what another optimizer or another set of parameter groups has saved.
-  void save(torch::serialize::OutputArchive& archive) const override;
-  void load(torch::serialize::InputArchive& archive) override;
-
- private:
-  SumOverRanks sum_over_ranks_;
+  using LayerwiseOptimizer::LayerwiseOptimizer;
 };
 
 /// Options of a group of parameters, set by a chain of calls: `LAMBOptions(2e-3).weight_decay(0.01)`. The
@@ -222,29 +234,11 @@ struct LAMBOptions : public torch::optim::OptimizerCloneableOptions<LAMBOptions>
 ///     u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay w
 ///     w = w - lr |w| / |u| u                                       lr u, where |w| or |u| is zero
 ///
-/// So a layer moves by `lr` times its norm in a step. Norms are sums in float64 in a fixed order: the same
-/// bits on all ranks. A step needs memory for u, as much as all gradients take. step() throws
-/// InvalidArgumentError, before any parameter moves, for sparse gradients, parameters that are not on the
-/// CPU, and shards or slices without sum_over_ranks. State (m, v, t) is saved as by optimizers of libtorch.
-/// Not thread-safe.
-class LAMB : public torch::optim::Optimizer {
+/// So a layer moves by `lr` times its norm in a step. A step needs memory for u, as much as all gradients
+/// take. Its state is m, v and t. Not thread-safe.
+class LAMB : public train::LayerwiseOptimizer<LAMBOptions> {
  public:
-  /// Both throw InvalidArgumentError for options that are negative or not finite, and betas of 1 or more.
-  LAMB(std::vector<torch::optim::OptimizerParamGroup> groups, const LAMBOptions& defaults = {},
-       SumOverRanks sum_over_ranks = {});
-  LAMB(std::vector<at::Tensor> parameters, const LAMBOptions& options = {}, SumOverRanks sum_over_ranks = {});
-
-  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
-  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgumentError as said
-  /// above, and what sum_over_ranks throws.
-  at::Tensor step(LossClosure closure = nullptr) override;
-  /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
-  /// InvalidArgumentError for what another optimizer or another set of parameter groups has saved.
-  void save(torch::serialize::OutputArchive& archive) const override;
-  void load(torch::serialize::InputArchive& archive) override;
-
- private:
-  SumOverRanks sum_over_ranks_;
+  using LayerwiseOptimizer::LayerwiseOptimizer;
 };
 
 }  // namespace kolo
