@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "kolo/error.hpp"
@@ -30,12 +29,12 @@ void require_dense(const train::Model& model) {
 struct DelayedAverages::State {
   State(const torch::nn::Module& module, Communicator& communicator)
       : own(communicator.split(0)),
-        model(train::agree_and_replicate("DelayedAverages", module, own, "no options", require_dense)),
-        flats{flats_by_type(model.parameters), flats_by_type(model.parameters)} {}
+        model(train::agree_on_model("DelayedAverages", module, own, true, "no options", require_dense)),
+        flats{flats_by_type(model.trainable), flats_by_type(model.trainable)} {}
 
   train::NamedTensors gradients() const {
     train::NamedTensors result;
-    for (const auto& [name, parameter, note] : model.parameters) {
+    for (const auto& [name, parameter, note] : model.trainable) {
       const at::Tensor& gradient = parameter.grad();
       result.push_back({name, gradient.defined()
                                   ? gradient
@@ -47,7 +46,7 @@ struct DelayedAverages::State {
   void make_gradients() {
     for (const FlatTensors& flat : flats[current]) {
       for (std::size_t part = 0; part < flat.parts().size(); ++part) {
-        at::Tensor& gradient = model.parameters[flat.member(part)].tensor.mutable_grad();
+        at::Tensor& gradient = model.trainable[flat.member(part)].tensor.mutable_grad();
         if (gradient.defined()) {
           gradient.copy_(flat.view(part));
         } else {
@@ -78,7 +77,7 @@ struct DelayedAverages::State {
   }
 
   Communicator own;  ///< so calls on the caller's cannot come between those of a step
-  train::AgreedModel model;
+  train::Model model;
   std::array<std::vector<FlatTensors>, 2> flats;
   std::vector<TensorWork> works;  ///< on flats[current]
   std::size_t current = 0;        ///< of `flats`: the averages under way, or those that arrived last

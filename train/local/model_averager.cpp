@@ -12,7 +12,6 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kolo/error.hpp"
@@ -95,8 +94,8 @@ void require_valid(const ModelAveragerOptions& options) {
 }
 
 /// The first tensor that is not finite, in words; empty if all are.
-std::string not_finite_in(const train::AgreedModel& model) {
-  for (const auto* const tensors : {&model.parameters, &model.buffers}) {
+std::string not_finite_in(const train::Model& model) {
+  for (const auto* const tensors : {&model.trainable, &model.buffers}) {
     for (const NamedTensor& named : *tensors) {
       if (!at::isfinite(named.tensor).all().item().toBool()) return '\'' + named.name + "' is not finite";
     }
@@ -110,16 +109,16 @@ struct ModelAverager::State {
   State(const torch::nn::Module& module, Communicator& communicator, const ModelAveragerOptions& options_)
       : options(options_),
         own(communicator.split(0)),
-        model(train::agree_and_replicate(kModelAverager, module, own, text_of(options),
-                                         [&](const train::Model&) { require_valid(options); })),
-        parameters(flats_by_type(model.parameters)),
+        model(train::agree_on_model(kModelAverager, module, own, true, text_of(options),
+                                    [&](const train::Model&) { require_valid(options); })),
+        parameters(flats_by_type(model.trainable)),
         buffers(flats_by_type(model.buffers)) {
-    if (options.outer) outer.emplace(*options.outer, model.parameters);
+    if (options.outer) outer.emplace(*options.outer, model.trainable);
   }
 
   void average() {
     const train::Span span(own, "average of models");
-    train::pack(model, model.parameters, parameters, own);
+    train::pack(model, model.trainable, parameters, own);
     train::pack(model, model.buffers, buffers, own);
     const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
     std::vector<TensorWork> first = train::start_averages(parameters, own, as_it_is),
@@ -132,7 +131,7 @@ struct ModelAverager::State {
     } else if (outer) {
       outer->step(parameters);
     }
-    unpack(parameters, model.parameters);
+    unpack(parameters, model.trainable);
     unpack(buffers, model.buffers);
     total.bytes += train::bytes_of(parameters) + train::bytes_of(buffers);
     ++total.all_reduces;
@@ -149,7 +148,7 @@ struct ModelAverager::State {
 
   ModelAveragerOptions options;
   Communicator own;  ///< so calls on the caller's cannot come between those of a step
-  train::AgreedModel model;
+  train::Model model;
   std::vector<FlatTensors> parameters;
   std::vector<FlatTensors> buffers;
   std::optional<OuterOptimizer> outer;
@@ -204,10 +203,9 @@ void ModelAverager::load(torch::serialize::InputArchive& archive) {
 
 struct AveragedModel::State {
   State(const torch::nn::Module& module, Communicator communicator)
-      : model(train::agree_on_model("AveragedModel", module, communicator, "no options",
-                                    [](const train::Model&) {})),
-        tensors(train::averaged_of(model)),
-        own(flats_by_type(tensors)) {
+      : model(train::agree_on_model("AveragedModel", module, communicator, false)), tensors(model.trainable) {
+    tensors.insert(tensors.end(), model.buffers.begin(), model.buffers.end());
+    own = flats_by_type(tensors);
     const train::Span span(communicator, "average of models");
     const std::vector<FlatTensors> averages = flats_by_type(tensors);
     train::pack(model, tensors, own, communicator);
@@ -218,7 +216,7 @@ struct AveragedModel::State {
     unpack(averages, tensors);
   }
 
-  train::AgreedModel model;
+  train::Model model;
   train::NamedTensors tensors;
   std::vector<FlatTensors> own;  ///< this rank's values
 };

@@ -1,5 +1,8 @@
 #include "local/plan.hpp"
 
+#include <optional>
+#include <utility>
+
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/tensor.hpp"
@@ -9,45 +12,31 @@
 
 namespace kolo::train {
 
-AgreedModel agree_on_model(const char* who, const torch::nn::Module& module, Communicator& communicator,
-                           const std::string& settings,
-                           const std::function<void(const Model&)>& require_valid) {
-  AgreedModel agreed;
+Model agree_on_model(const char* who, const torch::nn::Module& module, Communicator& communicator,
+                     bool replicates, const std::string& settings,
+                     const std::function<void(const Model&)>& require_valid) {
+  std::optional<Model> model;
+  NamedTensors all;
   std::string lines;
   agree(communicator, who, lines, [&] {
-    const Model model(module, DistributedDataParallelOptions{});
-    require_valid(model);
-    for (const NamedTensor& parameter : model.all()) {
-      if (!shard_of(parameter.tensor)) continue;
+    model.emplace(module, DistributedDataParallelOptions{});
+    if (require_valid) require_valid(*model);
+    all = model->all();
+    for (const NamedTensor& one : all) {
+      if (!shard_of(one.tensor)) continue;
       throw InvalidArgumentError(
-          '\'' + parameter.name + "' is in shards of a ShardedDataParallel, which averages by itself", {});
+          '\'' + one.name + "' is in shards of a ShardedDataParallel, which averages by itself", {});
     }
-    agreed = {.parameters = model.trainable, .buffers = {}, .frozen = model.frozen, .all = model.all()};
-    for (const NamedTensor& buffer : model.buffers) {
-      if (!buffer.tensor.is_floating_point()) continue;
-      dtype_of_tensor(buffer.tensor.scalar_type());
-      agreed.buffers.push_back(buffer);
-    }
-    lines = settings + '\n' + text_of_layout(agreed.all);
+    std::erase_if(model->buffers,
+                  [](const NamedTensor& buffer) { return !buffer.tensor.is_floating_point(); });
+    for (const NamedTensor& buffer : model->buffers) dtype_of_tensor(buffer.tensor.scalar_type());
+    lines = settings + '\n' + text_of_layout(all);
   });
-  return agreed;
+  if (replicates) Replicator(all).run(communicator, 0);
+  return std::move(*model);
 }
 
-AgreedModel agree_and_replicate(const char* who, const torch::nn::Module& module, Communicator& communicator,
-                                const std::string& settings,
-                                const std::function<void(const Model&)>& require_valid) {
-  AgreedModel agreed = agree_on_model(who, module, communicator, settings, require_valid);
-  Replicator(agreed.all).run(communicator, 0);
-  return agreed;
-}
-
-NamedTensors averaged_of(const AgreedModel& model) {
-  NamedTensors result = model.parameters;
-  result.insert(result.end(), model.buffers.begin(), model.buffers.end());
-  return result;
-}
-
-void pack(const AgreedModel& model, const NamedTensors& from, std::span<const FlatTensors> to,
+void pack(const Model& model, const NamedTensors& from, std::span<const FlatTensors> to,
           Communicator& communicator, const std::string& what) {
   std::string problem = what + problem_of([&] { kolo::pack(from, to); });
   if (problem == what) problem.clear();
