@@ -140,9 +140,8 @@ CheckpointReader::Open& CheckpointReader::open(const std::string& file) {
 
 void CheckpointReader::check_files(std::uint64_t rank, std::uint64_t ranks) {
   std::vector<char> piece;
-  std::uint64_t number = 0;
-  for (const StoredFile& file : index_.files) {
-    if (number++ % ranks != rank) continue;
+  for (std::uint64_t number = rank; number < index_.files.size(); number += ranks) {
+    const StoredFile& file = index_.files[number];
     named(file.name, [&] {
       const Open& opened = open(file.name);
       if (opened.header.step != index_.step) {
@@ -159,30 +158,18 @@ void CheckpointReader::check_files(std::uint64_t rank, std::uint64_t ranks) {
         crc = crc32_of(piece.data(), piece.size(), crc);
       }
       if (crc != file.crc) throw std::runtime_error("it is damaged: it has another checksum");
+      for (const auto& [name, tensor] : index_.tensors) {
+        for (const auto& [region, files] : tensor.parts) {
+          if (std::cmp_not_equal(files.front(), number)) continue;
+          const std::string key = key_of(name, region);
+          const auto found = opened.header.entries.find(key);
+          if (found == opened.header.entries.end() || found->second.dtype != tensor.dtype ||
+              found->second.end - found->second.begin != bytes_of(tensor, region))
+            throw std::runtime_error("it has no '" + key + "' as the index says");
+        }
+      }
     });
   }
-}
-
-template <typename Action>
-void CheckpointReader::for_needed(const PlacedParameter& here, const Action& action) {
-  const StoredTensor& there = index_.tensors.at(here.name);
-  for (const auto& [region, files] : there.parts) {
-    if (!is_needed(there, region, here)) continue;
-    const std::string& file = index_.files[static_cast<std::size_t>(files.front())].name;
-    named(file, [&, &region = region] {
-      const Open& opened = open(file);
-      const std::string key = key_of(here.name, region);
-      const auto found = opened.header.entries.find(key);
-      if (found == opened.header.entries.end() || found->second.dtype != there.dtype ||
-          found->second.end - found->second.begin != bytes_of(there, region))
-        throw std::runtime_error("it has no '" + key + "' as the index says");
-      action(region, opened.file, found->second);
-    });
-  }
-}
-
-void CheckpointReader::check(const PlacedParameter& here) {
-  for_needed(here, [](const Region&, const DiskFile&, const FileEntry&) {});
 }
 
 at::Tensor CheckpointReader::read(const PlacedParameter& here) {
@@ -194,16 +181,22 @@ at::Tensor CheckpointReader::read(const PlacedParameter& here) {
     if (current && current->cut)
       whole.narrow(current->dimension, current->cut->begin, current->cut->length).copy_(slice);
   };
-  for_needed(here, [&](const Region& part, const DiskFile& file, const FileEntry& from) {
-    if (!current || current->cut != part.cut) {
+  for (const auto& [region, files] : there.parts) {
+    if (!is_needed(there, region, here)) continue;
+    if (!current || current->cut != region.cut) {
       finish();
-      slice = part.cut ? make_cut(there, part) : whole;
-      current = part;
+      slice = region.cut ? make_cut(there, region) : whole;
+      current = region;
     }
-    const std::uint64_t skipped =
-        static_cast<std::uint64_t>(range_of(there.shape, part).begin) * element_bytes(there.dtype);
-    file.read(from.begin, static_cast<char*>(slice.data_ptr()) + skipped, from.end - from.begin);
-  });
+    const std::string& name = index_.files[static_cast<std::size_t>(files.front())].name;
+    named(name, [&, &part = region] {
+      const auto& [file, header] = open(name);
+      const FileEntry& from = header.entries.at(key_of(here.name, part));
+      const auto skipped =
+          static_cast<std::uint64_t>(range_of(there.shape, part).begin) * element_bytes(there.dtype);
+      file.read(from.begin, static_cast<char*>(slice.data_ptr()) + skipped, from.end - from.begin);
+    });
+  }
   finish();
   return region_in(whole, here);
 }

@@ -44,11 +44,8 @@ class CheckpointReader {
   /// Of the index's text.
   std::uint32_t index_crc() const { return index_crc_; }
   /// Reads every file whose number is `rank` modulo `ranks`, and throws std::exception, with its name, unless
-  /// it is as the index says.
+  /// it is as the index says and has the parts that the index looks for there.
   void check_files(std::uint64_t rank, std::uint64_t ranks);
-  /// Throws std::runtime_error unless the parts of the tensor of this name that the region needs are in their
-  /// files.
-  void check(const PlacedParameter& here);
   /// The region's elements as in region_in(), of the type that they have there.
   at::Tensor read(const PlacedParameter& here);
 
@@ -60,9 +57,6 @@ class CheckpointReader {
   template <typename Action>
   auto named(const std::string& file, const Action& action);
   Open& open(const std::string& file);
-  /// `action` gets the file of each part that the region needs, and where it lies there.
-  template <typename Action>
-  void for_needed(const PlacedParameter& here, const Action& action);
 
   std::string folder_;
   CheckpointIndex index_;

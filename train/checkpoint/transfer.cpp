@@ -51,7 +51,6 @@ void Transfer::tensor(PlacedParameter region, std::function<at::Tensor(at::Scala
                              " there, and " + mine + ' ' + c10::str(at::IntArrayRef(region.whole)) + " here");
   }
   const bool is_empty = region.tensor.numel() == 0;
-  if (!is_empty) there_->check(region);
   wanted.insert(region.name);
   then([this, is_empty, type = scalar_type(dtype), region = std::move(region), make = std::move(make)] {
     const at::Tensor to = make ? make(type) : region.tensor;

@@ -226,7 +226,7 @@ TEST_F(OtherRanks, ReadTheFilesThatTheyNeed) {
   PlacedParameter rows{.name = "0.weight", .tensor = {}, .whole = {11, 6}, .region = {.cut = Slice{1, 4}}};
   EXPECT_EQ(reader.read(rows).sizes(), at::IntArrayRef({4, 6}));
   rows.region.cut = Slice{1, 6};  // of which the other rank has one
-  EXPECT_THROW(reader.check(rows), std::runtime_error);
+  EXPECT_THROW(reader.read(rows), std::runtime_error);
 }
 
 }  // namespace
