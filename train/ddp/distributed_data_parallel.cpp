@@ -128,21 +128,22 @@ struct DistributedDataParallelBase::State {
   }
 
   static void require_compatible(const DistributedDataParallelOptions& options) {
-    const auto exclude = [](const std::string& one, const std::string& other) {
-      throw InvalidArgumentError("the options " + one + " and " + other + " exclude each other", {});
-    };
-    if (options.hook && options.wire) exclude("hook", "wire");
-    if (options.hook && options.find_unused_parameters) exclude("hook", "find_unused_parameters");
-    if (options.hook && options.overlap_forward) exclude("hook", "overlap_forward");
-    if (options.find_unused_parameters && options.overlap_forward)
-      exclude("find_unused_parameters", "overlap_forward");
+    const std::pair<const char*, bool> hook{"hook", options.hook != nullptr},
+        wire{"wire", options.wire.has_value()},
+        unused{"find_unused_parameters", options.find_unused_parameters},
+        overlap{"overlap_forward", static_cast<bool>(options.overlap_forward)},
+        graph{"static_graph", options.static_graph};
+    for (const auto& [one, other] :
+         {std::pair(hook, wire), std::pair(hook, unused), std::pair(hook, overlap),
+          std::pair(unused, overlap), std::pair(graph, unused), std::pair(graph, overlap)}) {
+      if (!one.second || !other.second) continue;
+      throw InvalidArgumentError(
+          std::string("the options ") + one.first + " and " + other.first + " exclude each other", {});
+    }
     if (options.hook && !options.hook->keeps_ranks_equal() && options.check_parameters_every > 0)
       throw InvalidArgumentError("the option check_parameters_every does not go with the hook " +
                                      options.hook->describe() + ", with which ranks' parameters differ",
                                  {});
-    if (options.static_graph && options.find_unused_parameters)
-      exclude("static_graph", "find_unused_parameters");
-    if (options.static_graph && options.overlap_forward) exclude("static_graph", "overlap_forward");
   }
 
   static void require_dense(const train::Model& model, const DistributedDataParallelOptions& options) {

@@ -82,13 +82,13 @@ class Averaging {
     while (next_ < missing_.size() && missing_[next_] == 0) start(next_++);
   }
   /// A gradient for a rank that has no data.
-  virtual at::Tensor zero(std::size_t bucket, std::size_t slot) = 0;
+  virtual at::Tensor zero(std::size_t, std::size_t) { return {}; }
   /// Blocks until all averages are there. Throws the first error.
   virtual void wait() = 0;
   /// Collective: by parameter, whether some rank has used it; ranks that the reducer does not know may have.
   virtual void share_use(std::span<std::uint8_t>) {}
-  /// The average, for the parameter.
-  virtual at::Tensor result(std::size_t bucket, std::size_t slot) = 0;
+  /// The average, for the parameter, if it gets one.
+  virtual at::Tensor result(std::size_t, std::size_t) { return {}; }
   /// No rank has used the parameter.
   virtual void forget(std::size_t, std::size_t) {}
   /// Backward is over, and parameters have their averages.

@@ -99,11 +99,9 @@ void Reducer::require_no_error() const {
 
 void Reducer::require_sound() {
   require_no_error();
-  try {
+  guard([&] {
     for (const auto& kind : kinds_) kind->require_sound();
-  } catch (...) {
-    fail();
-  }
+  });
   if (in_backward_) {
     throw InvalidArgumentError(
         "forward() was called by a backward() that averages gradients: let backward() compute parts of the "
@@ -247,22 +245,16 @@ void Reducer::end_run() {
 
 void Reducer::end_local() {
   const c10::NoGradGuard no_grad;
-  try {
-    end_backward(false);
-  } catch (...) {
-    fail();
-  }
+  guard([&] { end_backward(false); });
 }
 
 void Reducer::finish_deferred() {
   require_no_error();
   if (!in_backward_) {
-    try {
+    guard([&] {
       begin_backward();
       begin();
-    } catch (...) {
-      fail();
-    }
+    });
   }
   finish();
 }
@@ -302,7 +294,7 @@ void Reducer::leave(const std::string& reason) noexcept {
 
 void Reducer::finish() {
   const c10::NoGradGuard no_grad;
-  try {
+  guard([&] {
     complete_unready();
     std::vector<std::uint8_t> used(states_.size(), kUsed);
     Work agreement;
@@ -340,9 +332,7 @@ void Reducer::finish() {
     if (!outlasts_backward_ && check_) check_(communicator_);
     rebuild_if_better();
     end_backward(true);
-  } catch (...) {
-    fail();
-  }
+  });
 }
 
 bool Reducer::averages_are_finite() const {
@@ -396,11 +386,9 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
 void Reducer::finish_step() {
   if (!outlasts_backward_) return;
   if (error_) std::rethrow_exception(error_);
-  try {
+  guard([&] {
     for (const auto& kind : kinds_) kind->finish_step();
-  } catch (...) {
-    fail();
-  }
+  });
   last_step();  // adds it to the total before the next one takes its place
 }
 

@@ -62,7 +62,6 @@ class Reducer final : public GradientListener {
   /// Of averages that outlast backward: waits for all of them and makes their steps. Throws what
   /// require_sound() does, and the error of an average.
   void finish_step();
-  bool outlasts_backward() const noexcept { return outlasts_backward_; }
   /// Goes on with parameters that were loaded. Throws InvalidArgumentError where one was replaced by another
   /// kind under the same name (by a cast, say).
   void require_watched();
@@ -94,7 +93,6 @@ class Reducer final : public GradientListener {
     check_ = std::move(check);
   }
 
-  const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
   /// How gradients are laid out, on which the last bits of a sum may depend.
   struct Layout {
     bool is_rebuilt;                 ///< after a backward
@@ -144,8 +142,15 @@ class Reducer final : public GradientListener {
   void find_places();
   void retire(const std::string& parameter) noexcept;
   void remove_hooks() noexcept;
-  /// Within the handler of `error`: remembers it, tells the other ranks where they do not know, and throws it
-  /// on.
+  /// Runs it. Remembers an error, tells the other ranks where they do not know, and throws it on.
+  template <typename Action>
+  void guard(const Action& action) {
+    try {
+      action();
+    } catch (...) {
+      fail();
+    }
+  }
   [[noreturn]] void fail();
   void settle() noexcept;
 

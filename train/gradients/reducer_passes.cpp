@@ -60,22 +60,16 @@ void Reducer::begin_static_pass() {
 
 void Reducer::end_static_pass() {
   const c10::NoGradGuard no_grad;
-  try {
+  guard([&] {
     StaticGraph::Flags used;
     for (const Parameter& state : states_) used.push_back(state.used ? 1 : 0);
     for (const std::size_t i : graph_->end(used))
       mark_ready(i, states_[i].used && states_[i].tensor.grad().defined());
-  } catch (...) {
-    fail();
-  }
+  });
 }
 
 bool Reducer::follow(const std::function<void()>& empty_pass) {
-  try {
-    share_ = join_->wait();
-  } catch (...) {
-    fail();
-  }
+  guard([&] { share_ = join_->wait(); });
   if (share_.is_over) return false;
   has_share_ = true;
   if (empty_pass) {
@@ -85,7 +79,7 @@ bool Reducer::follow(const std::function<void()>& empty_pass) {
     std::rethrow_exception(error_);
   }
   const c10::NoGradGuard no_grad;
-  try {
+  guard([&] {
     begin();
     for (std::size_t i = 0; i < states_.size(); ++i) {
       Parameter& state = states_[i];
@@ -99,9 +93,7 @@ bool Reducer::follow(const std::function<void()>& empty_pass) {
       state.used = !options_.find_unused_parameters && !graph_;
       if (!state.ready) mark_ready(i, state.used);
     }
-  } catch (...) {
-    fail();
-  }
+  });
   finish();
   return true;
 }

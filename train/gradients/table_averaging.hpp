@@ -30,7 +30,6 @@ class TableAveraging final : public Averaging {
   bool is_alike(std::size_t bucket, std::size_t, const at::Tensor& parameter) const override {
     return have_one_layout(parameter, tables_[bucket].values);
   }
-  at::Tensor zero(std::size_t, std::size_t) override { return {}; }
   void wait() override { are_finite_ = thread_.wait(); }
   at::Tensor result(std::size_t bucket, std::size_t) override { return tables_[bucket].average; }
   void settle() noexcept override { thread_.settle(); }

@@ -14,41 +14,28 @@
 namespace kolo {
 namespace {
 
-std::optional<DType> known_type(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return DType::float32;
-    case at::kDouble:
-      return DType::float64;
-    case at::kHalf:
-      return DType::float16;
-    case at::kBFloat16:
-      return DType::bfloat16;
-    case at::kChar:
-      return DType::int8;
-    case at::kShort:
-      return DType::int16;
-    case at::kInt:
-      return DType::int32;
-    case at::kLong:
-      return DType::int64;
-    case at::kByte:
-      return DType::uint8;
-    case at::kBool:
-      return DType::boolean;
-    case at::kComplexFloat:
-      return DType::complex64;
-    case at::kComplexDouble:
-      return DType::complex128;
+constexpr std::pair<at::ScalarType, DType> kTypes[] = {
+    {at::kFloat, DType::float32},
+    {at::kDouble, DType::float64},
+    {at::kHalf, DType::float16},
+    {at::kBFloat16, DType::bfloat16},
+    {at::kChar, DType::int8},
+    {at::kShort, DType::int16},
+    {at::kInt, DType::int32},
+    {at::kLong, DType::int64},
+    {at::kByte, DType::uint8},
+    {at::kBool, DType::boolean},
+    {at::kComplexFloat, DType::complex64},
+    {at::kComplexDouble, DType::complex128},
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
-    case at::kFloat8_e4m3fn:
-      return DType::float8_e4m3fn;
-    case at::kFloat8_e5m2:
-      return DType::float8_e5m2;
+    {at::kFloat8_e4m3fn, DType::float8_e4m3fn},
+    {at::kFloat8_e5m2, DType::float8_e5m2},
 #endif
-    default:
-      return {};
-  }
+};
+
+std::optional<DType> known_type(at::ScalarType type) {
+  const auto* const found = std::ranges::find(kTypes, type, &std::pair<at::ScalarType, DType>::first);
+  return found == std::end(kTypes) ? std::nullopt : std::optional(found->second);
 }
 
 /// The tensor, or a copy with its elements in their logical order. What buffer_of() refuses is for it to

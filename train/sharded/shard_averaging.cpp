@@ -13,16 +13,17 @@ ShardAveraging::ShardAveraging(ShardedStep& step, const Communicator& communicat
                                std::shared_ptr<GradientHook> hook)
     : Averaging(communicator), step_of_(step), data_(std::move(data)), hook_(std::move(hook)) {
   if (hook_) thread_.emplace(communicator_.split(0));
-  std::size_t first = 0;
-  std::vector<Place> order;
+  std::vector<std::size_t> trained;
+  std::size_t count = 0;
   for (std::size_t u = 0; u < step_of_.units().size(); ++u) {
     const Unit& unit = step_of_.units()[u];
+    firsts_.push_back(count);
     if (unit.is_frozen()) continue;
-    order.push_back({u, first});
-    first += unit.members().size();
+    trained.push_back(u);
+    count += unit.members().size();
   }
-  std::ranges::reverse(order);  // as backward runs, as a rule
-  set_order(std::move(order));
+  std::ranges::reverse(trained);  // as backward runs, as a rule
+  set_order(std::move(trained));
 }
 
 std::vector<NamedTensor> ShardAveraging::parameters() const {
@@ -34,26 +35,25 @@ std::vector<NamedTensor> ShardAveraging::parameters() const {
   return parameters;
 }
 
-void ShardAveraging::set_order(std::vector<Place> order) {
-  order_ = std::move(order);
+void ShardAveraging::set_order(std::vector<std::size_t> units) {
+  order_ = std::move(units);
   std::vector<std::vector<std::size_t>> members;
   for (std::size_t b = 0; b < order_.size(); ++b) {
     auto& bucket = members.emplace_back(unit_of(b).members().size());
-    std::iota(bucket.begin(), bucket.end(), order_[b].first);
+    std::iota(bucket.begin(), bucket.end(), firsts_[order_[b]]);
   }
   set_members(std::move(members));
 }
 
 /// A unit is complete with the last of its gradients.
 void ShardAveraging::lay_out(std::span<const std::size_t> order, std::span<const std::size_t>) {
-  std::vector<std::size_t> position(order.size());
+  std::vector<std::size_t> position(order.size()), units = order_;
   for (std::size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
-  std::vector<Place> places = order_;
-  std::ranges::sort(places, {}, [&](const Place& place) {
-    const auto own = std::span(position).subspan(place.first, step_of_.units()[place.unit].members().size());
-    return std::ranges::max(own);
+  std::ranges::sort(units, {}, [&](std::size_t unit) {
+    return std::ranges::max(
+        std::span(position).subspan(firsts_[unit], step_of_.units()[unit].members().size()));
   });
-  set_order(std::move(places));
+  set_order(std::move(units));
 }
 
 void ShardAveraging::prepare() {
@@ -88,10 +88,10 @@ void ShardAveraging::start(std::size_t bucket) {
     };
     thread_->start(job_);
   } else {
-    unit.start_scatter(communicator_, step_of_.call_of(order_[bucket].unit));
+    unit.start_scatter(communicator_, step_of_.call_of(order_[bucket]));
   }
   ++started_;
-  step_of_.release_used(order_[bucket].unit);
+  step_of_.release_used(order_[bucket]);
 }
 
 void ShardAveraging::finish_oldest() {
@@ -105,7 +105,7 @@ void ShardAveraging::finish_oldest() {
   }
   if (data_.valid()) {
     over_data_.push_back(all_reduce_async(unit_of(bucket).own_gradients(), data_, ReduceOp::average,
-                                          step_of_.call_of(order_[bucket].unit)));
+                                          step_of_.call_of(order_[bucket])));
   }
 }
 

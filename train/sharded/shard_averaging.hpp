@@ -40,41 +40,35 @@ class ShardAveraging final : public Averaging {
   void end_backward(bool has_averaged) override { step_of_.end_backward(has_averaged); }
   void make_whole() override { step_of_.make_whole(); }
   void leave_whole() noexcept override { step_of_.leave_whole(); }
-  at::Tensor zero(std::size_t, std::size_t) override { return {}; }
   void wait() override;
   void share_use(std::span<std::uint8_t> used) override;
-  at::Tensor result(std::size_t, std::size_t) override { return {}; }
   void forget(std::size_t bucket, std::size_t slot) override { unit_of(bucket).forget(slot); }
   void settle() noexcept override;
   /// On all ranks, with a hook; else the gradients of shards are asked.
   bool are_finite() const override { return are_finite_; }
   void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
   Span span(std::size_t bucket) const override { return spans_[bucket]; }
-  std::string name_of(std::size_t bucket) const override { return step_of_.name_of(order_[bucket].unit); }
+  std::string name_of(std::size_t bucket) const override { return step_of_.name_of(order_[bucket]); }
   const char* row() const override { return "units"; }
   std::chrono::nanoseconds take_waited() override {
     return std::exchange(waited_, std::chrono::nanoseconds(0)) + step_of_.take_exposed();
   }
 
  private:
-  struct Place {
-    std::size_t unit;
-    std::size_t first;  ///< index of its first parameter among the reducer's
-  };
-
-  Unit& unit_of(std::size_t bucket) const { return step_of_.units()[order_[bucket].unit]; }
+  Unit& unit_of(std::size_t bucket) const { return step_of_.units()[order_[bucket]]; }
   void prepare() override;
   void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) override;
   void start(std::size_t bucket) override;
   bool is_hooked(const Unit& unit) const { return hook_ && unit.gradients().host().dtype == DType::float32; }
   void finish_oldest();
   void agree_on_finite();
-  void set_order(std::vector<Place> order);
+  void set_order(std::vector<std::size_t> units);
 
   ShardedStep& step_of_;
   Communicator data_;
-  std::vector<Place> order_;  ///< of buckets
-  std::vector<Span> spans_;   ///< by bucket
+  std::vector<std::size_t> firsts_;  ///< by unit: its first parameter among the reducer's
+  std::vector<std::size_t> order_;   ///< by bucket: its unit
+  std::vector<Span> spans_;          ///< by bucket
   std::vector<TensorWork> over_data_;
   std::size_t started_ = 0, scattered_ = 0;  ///< buckets
   std::chrono::nanoseconds waited_{0};

@@ -76,23 +76,17 @@ void ShardedStep::begin_forward() {
   require_sound();
   const std::lock_guard lock(mutex_);
   if (held_ == 0) {
-    try {
-      require_own();
-    } catch (...) {
-      fail();
-    }
+    guard([&] { require_own(); });
     note_moves();
     has_gradients_ = false;
   }
   ++passes_;
   // Ranks in the backward of the last forward learn of it: they wait for averages, and this rank for gathers.
   if (std::exchange(is_awaited_, false) || in_forward_) {
-    try {
+    guard([&] {
       turn_.wait();
       turn_ = averages_.barrier_async({.label = "the forward of pass", .label_number = passes_});
-    } catch (...) {
-      fail();
-    }
+    });
   }
   in_forward_ = true;
   uses_.clear();
@@ -110,14 +104,12 @@ void ShardedStep::end_forward() {
   const std::lock_guard lock(mutex_);
   in_forward_ = false;
   is_awaited_ = c10::GradMode::is_enabled();
-  try {
+  guard([&] {
     // Ranks that used other units have started them.
     if (shard_ != Shard::parameters && held_ == 0) start_gathers(order_.size());
     for (const std::size_t unit : order_) wait_gather(unit);
     if (!c10::GradMode::is_enabled() && held_ == 0) release_all();
-  } catch (...) {
-    fail();
-  }
+  });
   first_use_.watch(watched_);
 }
 

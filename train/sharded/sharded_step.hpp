@@ -64,6 +64,15 @@ class ShardedStep {
   void wait_gather(std::size_t unit);
   void release_all();
   void follow_rank_0();
+  /// Runs it. Remembers an error, tells the other ranks where they do not know, and throws it on.
+  template <typename Action>
+  void guard(const Action& action) {
+    try {
+      action();
+    } catch (...) {
+      fail();
+    }
+  }
   [[noreturn]] void fail();
 
   const Shard shard_;
