@@ -17,21 +17,13 @@
 
 namespace kolo::train {
 
-at::Tensor uniform_values(at::IntArrayRef sizes, double bound, at::Generator generator) {
-  return at::empty(sizes).uniform_(-bound, bound, generator_or_default(generator));
-}
-
 at::Tensor linear_values(at::IntArrayRef sizes, std::int64_t inputs, const at::Generator& generator) {
-  return uniform_values(sizes, 1 / std::sqrt(static_cast<double>(inputs)), generator);
+  const double bound = 1 / std::sqrt(static_cast<double>(inputs));
+  return at::empty(sizes).uniform_(-bound, bound, generator_or_default(generator));
 }
 
 at::Tensor normal_values(at::IntArrayRef sizes, at::Generator generator) {
   return at::empty(sizes).normal_(0, 1, generator_or_default(generator));
-}
-
-at::Tensor own_part(const at::Tensor& whole, std::int64_t dimension, std::int64_t begin,
-                    std::int64_t length) {
-  return whole.narrow(dimension, begin, length).clone(at::MemoryFormat::Contiguous);
 }
 
 void require_positive(std::int64_t value, const char* what) {
@@ -122,17 +114,18 @@ void ParallelLayer::begin_construction(const char* who, const std::string& text,
   text_ = "kolo::" + std::string(who) + '(' + text;
 }
 
-void ParallelLayer::end_construction(std::vector<SlicedParameter> slices) {
-  slices_ = std::move(slices);
-  for (const auto& [name, dimension, slice, whole] : slices_) {
-    text_ += ", " + name + " from " + std::to_string(slice.begin) + " to " + std::to_string(slice.end()) +
-             " of " + std::to_string(whole);
-  }
-  mark_slices(*this, group_);
+at::Tensor ParallelLayer::register_slice(const std::string& name, const at::Tensor& whole,
+                                         std::int64_t dimension, const Slice& slice) {
+  slices_.push_back({name, dimension, slice, whole.size(dimension)});
+  return register_parameter(
+      name, whole.narrow(dimension, slice.begin, slice.length).clone(at::MemoryFormat::Contiguous));
 }
 
 void ParallelLayer::pretty_print(std::ostream& stream) const {
-  stream << text_ << ')';
+  stream << text_;
+  for (const auto& [name, dimension, slice, whole] : slices_)
+    stream << ", " << name << " from " << slice.begin << " to " << slice.end() << " of " << whole;
+  stream << ')';
 }
 
 }  // namespace kolo

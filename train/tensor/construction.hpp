@@ -13,14 +13,10 @@
 
 namespace kolo::train {
 
-/// [sizes] of numbers from -bound to bound.
-at::Tensor uniform_values(at::IntArrayRef sizes, double bound, at::Generator generator);
-/// Those of torch::nn::Linear with so many inputs: plus or minus their inverse root.
+/// [sizes] of numbers as torch::nn::Linear with so many inputs has them: to plus or minus their inverse root.
 at::Tensor linear_values(at::IntArrayRef sizes, std::int64_t inputs, const at::Generator& generator);
+/// [sizes] of the normal distribution N(0, 1).
 at::Tensor normal_values(at::IntArrayRef sizes, at::Generator generator);
-
-/// A copy of a part, so that the whole can be freed.
-at::Tensor own_part(const at::Tensor& whole, std::int64_t dimension, std::int64_t begin, std::int64_t length);
 
 /// Throws InvalidArgumentError unless `value` is 1 or more, and unless `ranks` have one at least each.
 void require_positive(std::int64_t value, const char* what);

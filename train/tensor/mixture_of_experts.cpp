@@ -145,18 +145,14 @@ MixtureOfExpertsImpl::MixtureOfExpertsImpl(const MixtureOfExpertsOptions& option
   experts = slice_of(options.experts, group_.rank(), group_.size());
   gate = register_parameter(
       "gate", train::linear_values({options.experts, options.width}, options.width, options.generator));
-  const auto part = [&](at::IntArrayRef sizes, std::int64_t inputs) {
-    return train::own_part(train::linear_values(sizes, inputs, options.generator), 0, experts.begin,
-                           experts.length);
+  const auto part = [&](const char* name, at::IntArrayRef sizes, std::int64_t inputs) {
+    return register_slice(name, train::linear_values(sizes, inputs, options.generator), 0, experts);
   };
-  up = register_parameter("up", part({options.experts, options.hidden, options.width}, options.width));
-  up_bias = register_parameter("up_bias", part({options.experts, options.hidden}, options.width));
-  down = register_parameter("down", part({options.experts, options.width, options.hidden}, options.hidden));
-  down_bias = register_parameter("down_bias", part({options.experts, options.width}, options.hidden));
-  end_construction({{"up", 0, experts, options.experts},
-                    {"up_bias", 0, experts, options.experts},
-                    {"down", 0, experts, options.experts},
-                    {"down_bias", 0, experts, options.experts}});
+  up = part("up", {options.experts, options.hidden, options.width}, options.width);
+  up_bias = part("up_bias", {options.experts, options.hidden}, options.width);
+  down = part("down", {options.experts, options.width, options.hidden}, options.hidden);
+  down_bias = part("down_bias", {options.experts, options.width}, options.hidden);
+  mark_slices(*this, group_);
 }
 
 at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x) {

@@ -48,15 +48,13 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(const ColumnParallelLinearOpt
       throw InvalidArgumentError("outputs are gathered where slices of units are equally long", {});
   });
   outputs = slice_of_units(options.out_features, options.unit, group_);
-  const auto part = [&](at::IntArrayRef sizes) {
-    return train::own_part(train::linear_values(sizes, options.in_features, options.generator), 0,
-                           outputs.begin, outputs.length);
+  const auto part = [&](const char* name, at::IntArrayRef sizes) {
+    return register_slice(name, train::linear_values(sizes, options.in_features, options.generator), 0,
+                          outputs);
   };
-  weight = register_parameter("weight", part({options.out_features, options.in_features}));
-  bias = options.bias ? register_parameter("bias", part({options.out_features}))
-                      : register_parameter("bias", {}, false);
-  end_construction(
-      {{"weight", 0, outputs, options.out_features}, {"bias", 0, outputs, options.out_features}});
+  weight = part("weight", {options.out_features, options.in_features});
+  bias = options.bias ? part("bias", {options.out_features}) : register_parameter("bias", {}, false);
+  mark_slices(*this, group_);
 }
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x, std::int64_t whole_sequence) {
@@ -78,15 +76,15 @@ RowParallelLinearImpl::RowParallelLinearImpl(const RowParallelLinearOptions& opt
       throw InvalidArgumentError("replicated inputs are split where slices of units are equally long", {});
   });
   inputs = slice_of_units(options.in_features, options.unit, group_);
-  weight = register_parameter(
-      "weight", train::own_part(train::linear_values({options.out_features, options.in_features},
-                                                     options.in_features, options.generator),
-                                1, inputs.begin, inputs.length));
+  weight = register_slice("weight",
+                          train::linear_values({options.out_features, options.in_features},
+                                               options.in_features, options.generator),
+                          1, inputs);
   bias = options.bias
              ? register_parameter("bias", train::linear_values({options.out_features}, options.in_features,
                                                                options.generator))
              : register_parameter("bias", {}, false);
-  end_construction({{"weight", 1, inputs, options.in_features}});
+  mark_slices(*this, group_);
 }
 
 at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {

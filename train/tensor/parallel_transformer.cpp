@@ -71,13 +71,11 @@ ParallelAttentionImpl::ParallelAttentionImpl(const ParallelAttentionOptions& opt
     train::require_probability(options.dropout, "a dropout");
   });
   heads = slice_of(options.heads, group_.rank(), group_.size());
-  const auto part = [&](at::IntArrayRef sizes) {
-    return train::own_part(train::linear_values(sizes, options.width, options.generator), 1, features().begin,
-                           features().length);
+  const auto part = [&](const char* name, at::IntArrayRef sizes) {
+    return register_slice(name, train::linear_values(sizes, options.width, options.generator), 1, features());
   };
-  in_weight = register_parameter("in_weight", part({3, options.width, options.width}));
-  in_bias = options.bias ? register_parameter("in_bias", part({3, options.width}))
-                         : register_parameter("in_bias", {}, false);
+  in_weight = part("in_weight", {3, options.width, options.width});
+  in_bias = options.bias ? part("in_bias", {3, options.width}) : register_parameter("in_bias", {}, false);
   out =
       register_module("out", RowParallelLinear(RowParallelLinearOptions{.in_features = options.width,
                                                                         .out_features = options.width,
@@ -86,7 +84,7 @@ ParallelAttentionImpl::ParallelAttentionImpl(const ParallelAttentionOptions& opt
                                                                         .unit = options.width / options.heads,
                                                                         .generator = options.generator},
                                                group_));
-  end_construction({{"in_weight", 1, features(), options.width}, {"in_bias", 1, features(), options.width}});
+  mark_slices(*this, group_);
 }
 
 Slice ParallelAttentionImpl::features() const {

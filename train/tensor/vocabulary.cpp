@@ -56,11 +56,9 @@ VocabularyParallelEmbeddingImpl::VocabularyParallelEmbeddingImpl(
     train::require_positive(options.features, "features");
   });
   rows = slice_of(options.vocabulary, group_.rank(), group_.size());
-  weight = register_parameter(
-      "weight",
-      train::own_part(train::normal_values({options.vocabulary, options.features}, options.generator), 0,
-                      rows.begin, rows.length));
-  end_construction({{"weight", 0, rows, options.vocabulary}});
+  weight = register_slice(
+      "weight", train::normal_values({options.vocabulary, options.features}, options.generator), 0, rows);
+  mark_slices(*this, group_);
 }
 
 at::Tensor VocabularyParallelEmbeddingImpl::forward(const at::Tensor& indices) {

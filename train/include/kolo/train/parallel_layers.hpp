@@ -79,8 +79,9 @@ class ParallelLayer : public torch::nn::Module, public TensorParallelModule {
   /// As agree_on_module().
   void begin_construction(const char* who, const std::string& text, const at::Generator* generator,
                           const std::function<void()>& require_valid);
-  /// As mark_slices().
-  void end_construction(std::vector<SlicedParameter> slices);
+  /// Registers a parameter: a copy of this rank's slice of all its values, which can be freed then.
+  at::Tensor register_slice(const std::string& name, const at::Tensor& whole, std::int64_t dimension,
+                            const Slice& slice);
 
   Communicator group_;  ///< as given to the constructor
 
