@@ -75,6 +75,7 @@ class ParallelLayer : public torch::nn::Module, public TensorParallelModule {
   void pretty_print(std::ostream& stream) const override;
 
  protected:
+  /// Of the ranks that divide the layer.
   explicit ParallelLayer(Communicator group) : group_(std::move(group)) {}
   /// As agree_on_module().
   void begin_construction(const char* who, const std::string& text, const at::Generator* generator,

@@ -43,10 +43,9 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<1, SyncBatchNormImpl, t
   /// Writes the number of features and eps in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
- protected:
+ private:
   void _check_input_dim(const at::Tensor& input) override;
 
- private:
   Communicator communicator_;
   std::function<double()> loss_factor_;
 };
