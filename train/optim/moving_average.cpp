@@ -1,11 +1,11 @@
 #include <c10/core/GradMode.h>
 
-#include <stdexcept>
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/libtorch.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/optim.hpp"
 
 namespace kolo {
@@ -48,23 +48,26 @@ void ExponentialMovingAverage::restore() {
   kept_.clear();
 }
 
-void ExponentialMovingAverage::save(torch::serialize::OutputArchive& archive) const {
-  for (std::size_t i = 0; i < averages_.size(); ++i) archive.write(std::to_string(i), averages_[i].detach());
-}
-
-void ExponentialMovingAverage::load(torch::serialize::InputArchive& archive) {
-  std::vector<at::Tensor> loaded(averages_.size());
-  load_or_refuse("ExponentialMovingAverage", [&] {
-    if (const std::size_t there = archive.keys().size(); there != averages_.size())
-      throw std::runtime_error(std::to_string(there) + " averages for " + std::to_string(averages_.size()));
-    for (std::size_t i = 0; i < loaded.size(); ++i) {
-      archive.read(std::to_string(i), loaded[i]);
-      if (loaded[i].sizes() != averages_[i].sizes())
-        throw std::runtime_error("average " + std::to_string(i) + " is of another shape");
+PlacedModel ExponentialMovingAverage::placed(const PlacedModel& model) const {
+  const auto require_known = [&] {
+    for (const at::Tensor& parameter : parameters_) {
+      const auto is_it = [&](const PlacedParameter& one) { return one.tensor.is_same(parameter); };
+      if (std::ranges::none_of(model.parameters(), is_it))
+        throw InvalidArgumentError(
+            "a tensor of shape " + c10::str(parameter.sizes()) + " is averaged and not of the model", {});
     }
-  });
-  const c10::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < loaded.size(); ++i) averages_[i].copy_(loaded[i]);
+  };
+  if (model.holders().valid()) agree(model.holders(), "ExponentialMovingAverage", "", require_known);
+  require_known();
+  std::vector<PlacedParameter> result;
+  for (PlacedParameter one : model.parameters()) {
+    const auto is_it = [&](const at::Tensor& parameter) { return parameter.is_same(one.tensor); };
+    const auto found = std::ranges::find_if(parameters_, is_it);
+    if (found == parameters_.end()) continue;
+    one.tensor = averages_[static_cast<std::size_t>(found - parameters_.begin())];
+    result.push_back(std::move(one));
+  }
+  return PlacedModel(std::move(result), model.holders());
 }
 
 }  // namespace kolo

@@ -3,11 +3,14 @@
 #include <torch/optim/sgd.h>
 
 #include <cmath>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include "kolo/error.hpp"
+#include "kolo/train/checkpoint.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
+#include "support/temporary_folder.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
@@ -79,25 +82,44 @@ TEST(MovingAverage, Of16BitsMovesByLessThanTheirRounding) {
   EXPECT_NEAR(parameter[0].item<float>(), 1 - std::pow(0.999, 1000), 0.01);
 }
 
-TEST(MovingAverage, IsSavedAndLoaded) {
-  const Chain model(1), other(2);
-  ExponentialMovingAverage average(model->parameters(), 0.5), loaded(other->parameters(), 0.5);
-  const auto copy = [&](const ExponentialMovingAverage& from, ExponentialMovingAverage& to) {
-    std::stringstream file;
-    torch::serialize::OutputArchive out;
-    from.save(out);
-    out.save_to(file);
-    torch::serialize::InputArchive in;
-    in.load_from(file);
-    to.load(in);
-  };
-  copy(average, loaded);
-  const auto applied = loaded.applied();
-  EXPECT_EQ(bits(other->parameters()), bits(model->parameters()));
-  ExponentialMovingAverage short_one({model->first->weight}, 0.5), wide({at::ones({3}), at::ones({4})}, 0.5),
-      narrow({at::ones({3}), at::ones({5})}, 0.5);
-  EXPECT_THROW(copy(average, short_one), InvalidArgumentError);
-  EXPECT_THROW(copy(wide, narrow), InvalidArgumentError);
+TEST(MovingAverage, OfShardsIsInACheckpointForAnyWrapper) {
+  const TemporaryFolder folder;
+  std::vector<at::Tensor> expected;
+  for (const int ranks : {1, 2, 3}) {
+    run_all(ranks, [&](Communicator& communicator) {
+      ShardedDataParallel model(Chain(ranks), communicator);
+      ExponentialMovingAverage average(model.parameters(), 0.5);
+      const PlacedModel placed = average.placed(model.placed());
+      Checkpoint checkpoint;
+      checkpoint.add("average", placed);
+      if (ranks == 1) {
+        checkpoint.save(folder / "run", 1, communicator);
+        checkpoint.wait();
+        for (const auto& [name, values] : gather_whole_parameters(placed)) expected.push_back(values);
+        return;
+      }
+      checkpoint.load(folder / "run", communicator);
+      const auto whole = gather_whole_parameters(placed);
+      std::size_t i = 0;
+      for (const auto& [name, values] : whole) EXPECT_TRUE(at::equal(values, expected.at(i++))) << name;
+      const auto applied = average.applied();
+      const auto of_model = gather_whole_parameters(model.placed());
+      for (const auto& [name, values] : whole) EXPECT_TRUE(at::equal(values, of_model.at(name))) << name;
+    });
+  }
+  EXPECT_FALSE(expected.empty());
+}
+
+TEST(MovingAverage, OfAnotherModelIsNotPlaced) {
+  const std::string said = error_of_all(2, [](Communicator& communicator) {
+    const ShardedDataParallel model(Chain(1), communicator);
+    Chain other(1);
+    ExponentialMovingAverage(communicator.rank() == 1 ? other->parameters() : model.parameters(), 0.5)
+        .placed(model.placed());
+  });
+  EXPECT_NE(said.find("rank 1: a tensor of shape [16, 8] is averaged and not of the model"),
+            std::string::npos)
+      << said;
 }
 
 TEST(MovingAverage, RefusesADecayOutOfItsRange) {

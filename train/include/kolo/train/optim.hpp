@@ -75,10 +75,11 @@ class ExponentialMovingAverage {
   /// Throws InvalidArgumentError where they are.
   [[nodiscard]] Applied applied() { return Applied(*this); }
 
-  /// For Checkpoint::add(), and add_own() where ranks have different parameters. load() throws
-  /// InvalidArgumentError for averages of another number or of other shapes.
-  void save(torch::serialize::OutputArchive& archive) const;
-  void load(torch::serialize::InputArchive& archive);
+  /// Collective over the model's holders: the averages as a model, without what is not averaged, for
+  /// Checkpoint::add("average", average.placed(model.placed())), which any number of ranks and any wrapper
+  /// loads, and for gather_whole_parameters(). Throws InvalidArgumentError where one is of no parameter of
+  /// the model.
+  PlacedModel placed(const PlacedModel& model) const;
 
  private:
   void apply();
