@@ -151,7 +151,7 @@ void Checkpoint::State::touch() const {
 
 void Checkpoint::State::transfer(Entry& entry, Transfer& transfer) {
   const std::string prefix = entry.prefix(transfer.rank());
-  if (entry.is_own) transfer.require_as_many();
+  if (entry.is_own) transfer.require_as_many(entry.name);
   if (entry.is_model()) {
     const auto parameters = entry.parameters();
     for (PlacedParameter one : parameters) {

@@ -118,10 +118,18 @@ void transfer_optimizer(const std::string& name, bool is_own, torch::optim::Opti
                         const PlacedParameters& placed, Transfer& transfer) {
   const auto group_name = [&](std::size_t group) { return name + "/options/" + std::to_string(group); };
   const std::size_t groups = optimizer.param_groups().size();
-  if (transfer.loads() && (!transfer.has(group_name(groups - 1)) || transfer.has(group_name(groups))))
-    throw std::runtime_error("it has no '" + name + "' with " + std::to_string(groups) + " parameter groups");
+  if (transfer.loads()) {
+    if (!transfer.has(group_name(0))) throw std::runtime_error("it has no '" + name + "'");
+    if (!transfer.has(group_name(groups - 1)) || transfer.has(group_name(groups)))
+      throw std::runtime_error("its '" + name + "' has not " + std::to_string(groups) + " parameter groups");
+  }
   for (std::size_t i = 0; i < groups; ++i) {
     OptimizerOptions& options = optimizer.param_groups()[i].options();
+    if (transfer.loads()) {
+      const std::string there = transfer.text_there(group_name(i));
+      if (!problem_of([&] { set_options(*options.clone(), there); }).empty())
+        throw std::runtime_error("its '" + name + "' is of another type of optimizer");
+    }
     transfer.text(
         group_name(i), is_own, [&] { return text_of(options); },
         [&options](const std::string& text) { set_options(options, text); });

@@ -28,10 +28,11 @@ PlacedParameter whole_tensor(std::string name, const at::Tensor& values) {
   return {.name = std::move(name), .tensor = values, .whole = values.sizes().vec()};
 }
 
-void Transfer::require_as_many() const {
+void Transfer::require_as_many(const std::string& name) const {
   if (there_ == nullptr || std::cmp_equal(there_->index().files.size(), ranks_)) return;
-  throw std::runtime_error("it holds ranks' own states of " + std::to_string(there_->index().files.size()) +
-                           " ranks, and there are " + std::to_string(ranks_));
+  throw std::runtime_error('\'' + name + "' is each rank's own: it is there of " +
+                           std::to_string(there_->index().files.size()) + " ranks, and there are " +
+                           std::to_string(ranks_));
 }
 
 bool Transfer::wants(const std::string& name) const {
@@ -46,7 +47,10 @@ void Transfer::tensor(PlacedParameter region, std::function<at::Tensor(at::Scala
   if (!has(region.name)) throw std::runtime_error("it has no '" + region.name + "'");
   const auto& [dtype, shape, order, parts] = tensors().at(region.name);
   const std::string mine = make ? dtype : dtype_name(region.tensor.scalar_type());
-  if (dtype != mine || shape != region.whole) {
+  const auto is_float = [](const std::string& type) {
+    return type == "F32" || type == "F16" || type == "BF16";
+  };
+  if ((dtype != mine && !(is_float(dtype) && is_float(mine))) || shape != region.whole) {
     throw std::runtime_error('\'' + region.name + "' is " + dtype + ' ' + c10::str(at::IntArrayRef(shape)) +
                              " there, and " + mine + ' ' + c10::str(at::IntArrayRef(region.whole)) + " here");
   }
@@ -60,6 +64,11 @@ void Transfer::tensor(PlacedParameter region, std::function<at::Tensor(at::Scala
   });
 }
 
+std::string Transfer::text_there(const std::string& name) const {
+  const at::Tensor bytes = values(name);
+  return {static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()};
+}
+
 at::Tensor Transfer::values(const std::string& name) const {
   if (!has(name)) throw std::runtime_error("it has no '" + name + "'");
   return there_->read({.name = name, .tensor = {}, .whole = tensors().at(name).shape});
@@ -68,9 +77,7 @@ at::Tensor Transfer::values(const std::string& name) const {
 void Transfer::text(const std::string& name, bool is_own, const std::function<std::string()>& get,
                     std::function<void(const std::string&)> set) {
   if (loads()) {
-    const at::Tensor bytes = values(name);
-    then([set = std::move(set),
-          text = std::string(static_cast<const char*>(bytes.data_ptr()), bytes.nbytes())] { set(text); });
+    then([set = std::move(set), text = text_there(name)] { set(text); });
   } else if (is_own || rank_ == 0) {
     // The tensor's memory is the text's.
     const auto text = std::make_shared<const std::string>(get());

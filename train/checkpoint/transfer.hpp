@@ -36,18 +36,21 @@ class Transfer {
   bool has(const std::string& name) const { return tensors().contains(name); }
   /// While it loads: all that is there.
   const StoredTensors& tensors() const { return there_->index().tensors; }
-  /// Throws std::runtime_error where another number of ranks has saved what is each rank's own.
-  void require_as_many() const;
+  /// Throws std::runtime_error where another number of ranks has saved this, which is each rank's own.
+  void require_as_many(const std::string& name) const;
   /// Whether a rank's own state, without which training goes on, is to be saved, or there to be loaded.
   bool wants(const std::string& name) const;
 
   /// Saves the region, by any rank that has it if `is_trained`, else by the first one; or loads it into its
   /// tensor, or into the one that `make` returns then for the type that is there. Throws std::runtime_error
-  /// where there is none of this name and shape, and type without `make`.
+  /// where there is none of this name and shape, and type without `make`; but of float32, float16 and
+  /// bfloat16 one becomes the other: shards in 16 bits have float32 in another wrapper.
   void tensor(PlacedParameter region, std::function<at::Tensor(at::ScalarType)> make = {});
   /// Saves what `get` returns, on rank 0 or on each rank, or gives `set` what is there.
   void text(const std::string& name, bool is_own, const std::function<std::string()>& get,
             std::function<void(const std::string&)> set);
+  /// While it loads: what text() gives to `set`.
+  std::string text_there(const std::string& name) const;
   /// While it loads: all of a tensor. Throws std::runtime_error where there is none.
   at::Tensor values(const std::string& name) const;
   /// Called by run(), in turn with what else is loaded.

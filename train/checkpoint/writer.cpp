@@ -46,6 +46,15 @@ fs::path hidden(const std::string& folder, std::uint64_t step, const char* note 
   return fs::path(folder) / ('.' + std::string(kStep) + std::to_string(step) + note + kPart);
 }
 
+/// Makes a file that is on the disk.
+void write_file(const fs::path& path, const void* data, std::uint64_t bytes) try {
+  DiskFile file(path, O_WRONLY | O_CREAT | O_EXCL);
+  file.write(data, bytes);
+  file.sync();
+} catch (const std::exception& error) {
+  throw Error(path.string() + ": " + error.what(), {});
+}
+
 void sync_folder(const fs::path& path) {
   DiskFile(path.string(), O_RDONLY | O_DIRECTORY).sync();
 }
@@ -177,16 +186,9 @@ void CheckpointCopy::write(const std::string& folder, std::uint64_t keep, Commun
   try {
     StoredFile& own = index_.files[static_cast<std::size_t>(communicator.rank())];
     on_all_ranks(communicator, "save", [&] {
-      const std::string path = part / own.name;
-      try {
-        DiskFile file(path, O_WRONLY | O_CREAT | O_EXCL);
-        file.write(memory_.get(), header_.bytes);
-        own.bytes = header_.bytes;
-        own.crc = crc32_of(memory_.get(), header_.bytes);
-        file.sync();
-      } catch (const std::exception& error) {
-        throw Error(path + ": " + error.what(), {});
-      }
+      write_file(part / own.name, memory_.get(), header_.bytes);
+      own.bytes = header_.bytes;
+      own.crc = crc32_of(memory_.get(), header_.bytes);
     });
     std::vector<std::uint64_t> all(2 * index_.files.size());
     const std::vector<std::uint64_t> mine{own.bytes, own.crc};
@@ -198,11 +200,7 @@ void CheckpointCopy::write(const std::string& folder, std::uint64_t keep, Commun
         index_.files[r].crc = static_cast<std::uint32_t>(all[2 * r + 1]);
       }
       const std::string text = text_of(index_);
-      {
-        DiskFile file(part / "index.json", O_WRONLY | O_CREAT | O_EXCL);
-        file.write(text.data(), text.size());
-        file.sync();
-      }
+      write_file(part / "index.json", text.data(), text.size());
       sync_folder(part);
       publish(folder, step);
       std::uint64_t kept = 0;

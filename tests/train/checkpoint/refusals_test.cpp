@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -127,6 +128,27 @@ TEST_F(RefusedCheckpoints, WithoutWhatIsAddedSaySo) {
             "it has no 'rank-0/hook'");
 }
 
+TEST_F(RefusedCheckpoints, OfAnotherOptimizerChangeNothing) {
+  run_all(2, [&](Communicator& communicator) {
+    Chain chain(1);
+    torch::optim::Adam adam(chain->parameters());
+    Checkpoint checkpoint;
+    checkpoint.add("model", *chain).add("optimizer", adam).save(path_, 1, communicator);
+  });
+  Chain chain(2);
+  const auto before = bits(chain->parameters());
+  torch::optim::SGD sgd(chain->parameters(), 0.1);
+  torch::optim::Adam two({std::vector<at::Tensor>{chain->parameters()[0]}});
+  two.add_param_group(torch::optim::OptimizerParamGroup({chain->parameters()[1]}));
+  const auto refusal_with = [&](torch::optim::Optimizer& optimizer) {
+    return refusal_of(
+        path_, [&](Checkpoint& checkpoint) { checkpoint.add("model", *chain).add("optimizer", optimizer); });
+  };
+  expect_in(refusal_with(sgd), "its 'optimizer' is of another type of optimizer");
+  expect_in(refusal_with(two), "its 'optimizer' has not 2 parameter groups");
+  EXPECT_EQ(bits(chain->parameters()), before);
+}
+
 TEST_F(RefusedCheckpoints, OfOtherRanksHaveNothingOfARanksOwn) {
   const auto add = [&](Communicator& communicator, bool saves) {
     const auto hook = make_gradient_hook("one_bit");
@@ -136,7 +158,7 @@ TEST_F(RefusedCheckpoints, OfOtherRanksHaveNothingOfARanksOwn) {
   };
   run_all(2, [&](Communicator& communicator) { add(communicator, true); });
   expect_in(refusal(3, [&](Communicator& communicator) { add(communicator, false); }),
-            "it holds ranks' own states of 2 ranks, and there are 3");
+            "'hook' is each rank's own: it is there of 2 ranks, and there are 3");
 }
 
 TEST_F(RefusedCheckpoints, ThatAreDamagedAreLeftOutForTheOneBefore) {

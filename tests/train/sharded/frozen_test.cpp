@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "kolo/train/checkpoint.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
+#include "support/temporary_folder.hpp"
 #include "train/sharded/adapted.hpp"
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
@@ -129,6 +131,40 @@ TEST(ShardedFrozen, FrozenParametersAreRoundedToTheGatherType) {
       EXPECT_TRUE(
           at::equal(model.model().layer(1).base->weight, original->layer(1).base->weight.to(at::kBFloat16)));
     }
+  });
+}
+
+/// With gather_type frozen parameters have 16 bits: in a checkpoint too, from and to wrappers of float32.
+TEST(ShardedFrozen, OnesOf16BitsGoThroughACheckpointToFloat32AndBack) {
+  const TemporaryFolder folder;
+  run_all(2, [&](Communicator& communicator) {
+    const auto go = [&](const auto& model, bool saves) {
+      Checkpoint checkpoint;
+      checkpoint.add("model", model.placed());
+      if (!saves) return checkpoint.load(folder / "run", communicator);
+      checkpoint.save(folder / "run", 1, communicator);
+      checkpoint.wait();
+      return std::uint64_t{1};
+    };
+    const ShardedDataParallelOptions in_16_bits{.gather_type = at::kBFloat16};
+    const ShardedDataParallel model(Adapted(1, 8, 4), communicator, in_16_bits),
+        again(Adapted(2, 8, 4), communicator, in_16_bits);
+    const DistributedDataParallel plain(Adapted(3, 8, 4), communicator);
+    go(model, true);
+    go(plain, false);
+    go(plain, true);
+    go(again, false);
+    const auto there = gather_whole_parameters(model.placed()),
+               here = gather_whole_parameters(plain.placed());
+    const auto back = gather_whole_parameters(again.placed());
+    std::set<at::ScalarType> types;
+    for (const auto& [name, values] : there) {
+      types.insert(values.scalar_type());
+      EXPECT_EQ(here.at(name).scalar_type(), at::kFloat) << name;
+      EXPECT_TRUE(at::equal(here.at(name), values.to(at::kFloat))) << name;
+      EXPECT_TRUE(at::equal(back.at(name), values)) << name;
+    }
+    EXPECT_EQ(types, (std::set{at::kFloat, at::kBFloat16}));
   });
 }
 

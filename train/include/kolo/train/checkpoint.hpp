@@ -114,8 +114,8 @@ class Checkpoint {
 
   /// Collective: copies this rank's share, and returns; a thread writes FOLDER/step-N meanwhile, which has
   /// that name when it is whole and on the disk. Older ones are removed then: see CheckpointOptions. All
-  /// ranks write into one folder. The memory of the copy is kept. Throws what wait() throws, of the save
-  /// before; Error that names the rank, on all ranks, if one cannot save.
+  /// ranks write into one folder, and no other Checkpoint does. The memory of the copy is kept. Throws what
+  /// wait() throws, of the save before; Error that names the rank, on all ranks, if one cannot save.
   void save(const std::string& folder, std::uint64_t step, Communicator& communicator);
   /// Until all ranks have written what save() has begun. Throws, on all ranks, Error that names the rank that
   /// could not and says why; nothing of that checkpoint is left then, and older ones are there.
