@@ -102,8 +102,10 @@ void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& 
     require_collective(parameter.grad());
   }
   std::vector<TensorWork> works;
-  for (const at::Tensor& parameter : parameters)
-    works.push_back(all_reduce_async(parameter.grad(), communicator, ReduceOp::average));
+  for (const at::Tensor& parameter : parameters) {
+    const CallOptions of_equal_parts{.label = train::part_text_of(parameter)};
+    works.push_back(all_reduce_async(parameter.grad(), communicator, ReduceOp::average, of_equal_parts));
+  }
   wait_all(works);
 }
 

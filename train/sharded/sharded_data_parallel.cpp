@@ -189,7 +189,8 @@ struct ShardedDataParallelBase::State {
       std::string lines;
       const auto require_none = [&] {
         if (error) std::rethrow_exception(error);
-        lines = train::text_of_layout(model->all());
+        lines = "shard " + std::to_string(communicator.rank()) + " of " +
+                std::to_string(communicator.size()) + '\n' + train::text_of_layout(model->all());
       };
       attempt([&] { agree(data, kShards, lines, require_none); });
       attempt([&] { agree(communicator, kShards, "", require_none); });

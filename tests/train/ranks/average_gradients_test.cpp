@@ -51,5 +51,13 @@ TEST(AverageGradients, RefusesParametersInShards) {
   });
 }
 
+TEST(AverageGradients, RefusesOtherShardsOfOtherRanks) {
+  const std::string said = error_of_all(2, [](Communicator& communicator) {
+    const ShardedDataParallel<torch::nn::LinearImpl> shards(torch::nn::Linear(4, 4), communicator);
+    average_gradients(shards.parameters(), communicator);
+  });
+  EXPECT_NE(said.find("for part 0 of 2 of a ShardedDataParallel"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace kolo::test::ranks

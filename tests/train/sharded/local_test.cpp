@@ -105,6 +105,10 @@ TEST(ShardedLocal, RanksWithTheSameShardsTrainOnAllBatches) {
     const ShardedDataParallel model(Tower(1, width), shards, {.data = data});
   });
   EXPECT_NE(odd.find("[5]"), std::string::npos) << odd;
+  const std::string same = error_of_all(2, [](Communicator& communicator) {
+    const ShardedDataParallel model(Tower(1), communicator, {.data = communicator});
+  });
+  EXPECT_NE(same.find("rank 1 has shard 1 of 2 where rank 0 has shard 0 of 2"), std::string::npos) << same;
 }
 
 TEST(ShardedLocal, OverflowOnOneRankSkipsTheStepOnAll) {
