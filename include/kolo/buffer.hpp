@@ -53,7 +53,7 @@ struct Buffer {
   void* data = nullptr;        ///< the first element
   std::uint64_t count = 0;     ///< elements, not bytes
   DType dtype = DType::uint8;  ///< type of each element
-  Device device = {};          ///< where the memory is; calls refuse what this build cannot serve
+  Device device = {};          ///< where the memory is
 
   Buffer() = default;
   /// Memory whose element type is known at run time.
@@ -84,7 +84,7 @@ struct ConstBuffer {
   const void* data = nullptr;  ///< the first element
   std::uint64_t count = 0;     ///< elements, not bytes
   DType dtype = DType::uint8;  ///< type of each element
-  Device device = {};          ///< where the memory is; calls refuse what this build cannot serve
+  Device device = {};          ///< where the memory is
 
   ConstBuffer() = default;
   /// Memory whose element type is known at run time.

@@ -93,7 +93,7 @@ typedef enum kolo_wire KOLO_INT_IN_CPP {
   KOLO_WIRE_INT8 = 4       ///< a quarter of the bytes
 } kolo_wire;
 
-/// What kind of device memory is on. Calls refuse what this build cannot serve.
+/// What kind of device memory is on.
 typedef enum kolo_device_kind KOLO_INT_IN_CPP { KOLO_HOST = 0, KOLO_CUDA = 1 } kolo_device_kind;
 
 /// A time that never passes.

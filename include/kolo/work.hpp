@@ -36,7 +36,7 @@ class [[nodiscard]] Work {
   /// The same for at most `timeout`; returns whether the operation is done. The operation itself goes on:
   /// `timeout` does not end it, the communicator's own timeout does.
   [[nodiscard]] bool wait(std::chrono::nanoseconds timeout) const;
-  /// Work that is put on `stream` (cudaStream_t) from now on sees the result. On the host's memory, it is
+  /// Work that is put on `stream` (cudaStream_t) from now on sees the result. Where the host sums, it is
   /// wait().
   void order(void* stream) const;
   /// Makes progress once, without blocking, unless another thread makes it at this moment; returns done(),

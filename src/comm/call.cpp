@@ -1,5 +1,6 @@
 #include "comm/call.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -181,6 +182,14 @@ void scale(const Unscaled& unscaled, const Call& call) {
   }
 }
 
+bool is_on_device(const Call& call) {
+  const auto is_there = [](const auto& buffer) { return buffer.device.kind == DeviceKind::cuda; };
+  const Lists* const lists = call.lists;
+  return is_there(call.in) || is_there(call.out) ||
+         (lists != nullptr && ((lists->in && std::ranges::any_of(*lists->in, is_there)) ||
+                               (lists->out && std::ranges::any_of(*lists->out, is_there))));
+}
+
 std::string why_not_usable(std::string_view name, const ConstBuffer& buffer) {
   if (static_cast<int>(buffer.dtype) >= kDTypeCount)
     return fmt::format("`{}` has no known element type", name);
@@ -189,7 +198,7 @@ std::string why_not_usable(std::string_view name, const ConstBuffer& buffer) {
   if (buffer.count > kMostElements)
     return fmt::format("`{}` has {} elements, more than memory can hold", name, buffer.count);
   if (buffer.device.kind != DeviceKind::cuda) return fmt::format("`{}` is on no known kind of device", name);
-  return fmt::format("`{}` is in the memory of cuda:{}, which this build cannot serve", name,
+  return fmt::format("`{}` is in the memory of cuda:{}, where this call cannot use it", name,
                      buffer.device.index);
 }
 

@@ -298,7 +298,7 @@ ProbedMessage Communicator::probe(int peer, int tag) {
 void Communicator::abort(std::string_view reason) {
   comm::refuse_inside_reduction("abort");
   State& own = state();
-  own.engine->abort(std::string(reason));
+  own.engine->fail(Code::aborted, fmt::format("aborted: {}", reason));
   const std::lock_guard lock(own.mutex);
   if (const auto ends = own.abort_of_shrink.lock()) *ends = reason;
 }

@@ -188,7 +188,8 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
 // The members' calls are messages of their links. Their numbers follow from the set of members, so the calls
 // of several groups do not meet, in whatever order the groups are created. The numbers may be those of the
 // last group of these ranks: messages of one number keep their order.
-std::shared_ptr<Communicator::State> Communicator::State::meet(const std::vector<int>& members) {
+std::shared_ptr<Communicator::State> Communicator::State::meet(const std::vector<int>& members,
+                                                               std::uint64_t purpose) {
   constexpr std::uint64_t kCalls = std::uint64_t{1} << 16;  // more than a meeting makes
   auto made = std::make_shared<State>();
   made->engine = engine;
@@ -197,7 +198,7 @@ std::shared_ptr<Communicator::State> Communicator::State::meet(const std::vector
   made->rank = static_cast<int>(std::ranges::find(members, rank) - members.begin());
   made->chooser = std::make_unique<selection::Chooser>(selection::part_of(chooser->topology(), members));
   made->meeting = true;
-  made->calls = hash(hash_of(members), std::uint64_t{group->context}) / 2 / kCalls * kCalls;
+  made->calls = hash(hash_of(members), std::uint64_t{group->context} + (purpose << 32)) / 2 / kCalls * kCalls;
   made->group = engine->meet(links_of(members));
   return made;
 }

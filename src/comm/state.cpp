@@ -9,6 +9,7 @@
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
 #include "base/hash.hpp"
+#include "comm/device/device_calls.hpp"
 #include "comm/labels.hpp"
 #include "engine/message_number.hpp"
 #include "kernels/wire_format.hpp"
@@ -48,6 +49,26 @@ std::vector<std::uint64_t> parts_of(const schedule::CallKey& key, int size) {
   return schedule::even_parts(key.count, has_parts ? static_cast<std::uint64_t>(size) : 1);
 }
 
+/// Of a message; a collective's has more.
+transport::Signature basic_signature(const schedule::CallKey& key) {
+  transport::Signature signature;
+  signature.collective = static_cast<std::uint8_t>(key.collective);
+  signature.dtype = static_cast<std::uint8_t>(key.dtype);
+  signature.count = key.count;
+  return signature;
+}
+
+/// Of a collective that runs the algorithm of this number, or in a way that is none.
+transport::Signature signature_of(const schedule::CallKey& key, std::size_t algorithm,
+                                  std::string_view arguments) {
+  transport::Signature signature = basic_signature(key);
+  signature.reduction = reduction_and_wire(key.op, key.wire);
+  signature.algorithm = static_cast<std::uint8_t>(algorithm);
+  signature.root = key.root;
+  signature.details = hash(details_of(key), hash(kHashSeed, arguments));
+  return signature;
+}
+
 /// While the ranks meet, no costs are known to choose by. Trees connect few pairs of ranks.
 std::string_view meeting_algorithm(schedule::Collective collective) {
   return collective == schedule::Collective::barrier ? "tree" : "binomial";
@@ -79,6 +100,7 @@ std::string comm::describe(const transport::Signature& signature) {
   text += fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
   if (schedule::has_root(collective))
     text += fmt::format(", root {}", signature.root & ((1 << comm::kBatchShift) - 1));
+  if (signature.algorithm == comm::kStaged) text += ", on a device";
   if (signature.algorithm < all.size()) text += fmt::format(", {}", all[signature.algorithm].name);
   if (batched > 0) text += fmt::format(", {} calls of a batch", batched);
   if (const Wire wire = wire_of(signature); wire != Wire::native) {
@@ -109,7 +131,7 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
     const Work barrier = whole.barrier_async();
     while (!barrier.wait(std::chrono::milliseconds(20))) {
       if (!is_over()) continue;
-      made->engine->abort("another round has begun");
+      made->engine->fail(Code::aborted, "aborted: another round has begun");
       throw AbortedError("shrink: another round has begun", {});
     }
   } else {
@@ -121,6 +143,7 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
 }
 
 Communicator::State::~State() {
+  device_calls.reset();
   if (engine != nullptr && group != nullptr && engine->is_here()) engine->close(*group);
 }
 
@@ -168,12 +191,9 @@ void Communicator::State::apply(const CallOptions& options, schedule::CallKey& k
 std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const schedule::CallKey& key) const {
   auto prepared = std::make_shared<engine::PreparedCall>();
   prepared->key = key;
-  transport::Signature& signature = prepared->signature;
-  signature.collective = static_cast<std::uint8_t>(key.collective);
-  signature.dtype = static_cast<std::uint8_t>(key.dtype);
-  signature.count = key.count;
   if (key.collective == schedule::Collective::send_recv) {
-    signature.details = key.segment_bytes;
+    prepared->signature = basic_signature(key);
+    prepared->signature.details = key.segment_bytes;
     prepared->plan = engine::make_plan(key.root >= 0 ? schedule::make_send(rank, size, key.root)
                                                      : schedule::make_recv(rank, size, -1 - key.root),
                                        key);
@@ -186,10 +206,9 @@ std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const s
   require(choice.status());
   const algorithms::ConfiguredAlgorithm& chosen = choice.value();
   prepared->algorithm = chosen.name();
-  signature.reduction = reduction_and_wire(key.op, key.wire);
-  signature.algorithm = static_cast<std::uint8_t>(chosen.algorithm - algorithms::algorithms().data());
-  signature.root = key.root;
-  signature.details = hash(details_of(key), hash(kHashSeed, std::string_view(chosen.arguments.text())));
+  prepared->signature =
+      signature_of(key, static_cast<std::size_t>(chosen.algorithm - algorithms::algorithms().data()),
+                   chosen.arguments.text());
   const schedule::SharedMemoryForm* form = chooser->form_of(*chosen.algorithm, key);
   if (group->team != nullptr && form != nullptr) {
     prepared->team = group->team.get();
@@ -205,6 +224,24 @@ std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const s
   return prepared;
 }
 
+transport::Signature Communicator::State::staged_signature(const schedule::CallKey& key,
+                                                           const CallOptions& options) const {
+  transport::Signature signature = signature_of(key, comm::kStaged, options.algorithm);
+  mark(signature, options);
+  return signature;
+}
+
+Work Communicator::State::start_on_device(comm::Call&& call, comm::CountSpan counts,
+                                          comm::CountSpan recv_counts) {
+  return with_memory([&] {
+    {
+      const std::lock_guard lock(mutex);
+      if (device_calls == nullptr) device_calls = std::make_unique<DeviceCalls>(*this);
+    }
+    return device_calls->start(std::move(call), counts, recv_counts);
+  });
+}
+
 Work Communicator::State::start(comm::Call&& call, bool waits_now, comm::CountSpan counts,
                                 comm::CountSpan recv_counts) {
   if (engine::InsideReduction::is_here()) [[unlikely]]
@@ -216,11 +253,15 @@ Work Communicator::State::start(comm::Call&& call, bool waits_now, comm::CountSp
     key = call.checked->key;
     known = call.checked->prepared.get();
   } else {
-    require(with_memory([&] {
-      Status status = comm::check(call, rank, size, counts, recv_counts, key);
-      if (status.ok()) apply(options, key);
-      return status;
-    }));
+    const Status status = with_memory([&] {
+      Status checked = comm::check(call, rank, size, counts, recv_counts, key);
+      if (checked.ok()) apply(options, key);
+      return checked;
+    });
+    if (!status.ok()) [[unlikely]] {
+      if (comm::is_on_device(call)) return start_on_device(std::move(call), counts, recv_counts);
+      refuse(status);
+    }
   }
   comm::Unscaled unscaled;
   if (call.reduction.factor() != nullptr) [[unlikely]]
@@ -236,11 +277,7 @@ Work Communicator::State::start(comm::Call&& call, bool waits_now, comm::CountSp
     spec.prepared = &prepared;
     spec.signature = prepared.signature;
     if (call.split != 0) spec.signature.root = static_cast<std::int32_t>(call.split);
-    if (const bool has_own = !options.label.empty(); has_own || !label.empty()) {
-      spec.signature.details = comm::Labels::instance().mark(
-          spec.signature.details, has_own ? std::string_view(options.label) : label,
-          has_own ? options.label_number : label_number);
-    }
+    mark(spec.signature, options);
     if (unscaled.data != nullptr) [[unlikely]]
       comm::scale(unscaled, call);
     if (call.lists != nullptr) [[unlikely]] {

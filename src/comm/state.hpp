@@ -17,6 +17,7 @@
 #include "base/home_process.hpp"
 #include "comm/address_exchange.hpp"
 #include "comm/call.hpp"
+#include "comm/labels.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/wireup.hpp"
 #include "engine/engine.hpp"
@@ -59,6 +60,9 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// Messages sent so far by (peer, tag): the k-th send matches the k-th recv, which the engine counts.
   std::map<std::pair<int, int>, std::uint32_t> messages_sent;
 
+  struct DeviceCalls;
+  std::unique_ptr<DeviceCalls> device_calls;  ///< null until the first one
+
   /// Collective, within create(): fills in the chooser.
   void explore(Communicator& self, const comm::Wireup& wireup, bool measures);
 
@@ -73,7 +77,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// that none uses. `candidates`: for the number, the same on all ranks. `split`: see comm::Call.
   engine::Group* reserve_group(std::mt19937 candidates, std::uint32_t split);
   /// A communicator for the calls in which these ranks of this one, in increasing order, agree on a group.
-  std::shared_ptr<State> meet(const std::vector<int>& members);
+  /// `purpose`: ranks that meet twice at once do so for different ones.
+  std::shared_ptr<State> meet(const std::vector<int>& members, std::uint64_t purpose = 0);
   /// The State of these ranks' own group, whose members have reserved it.
   std::shared_ptr<State> open_part(engine::Group& reserved, const std::vector<int>& members);
   /// Switches on calls in shared memory, if the ranks share it.
@@ -118,6 +123,17 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
       refuse(status);
   }
   void refuse(const Status& status) const;
+  /// The same, of a call that has buffers on a device.
+  Work start_on_device(comm::Call&& call, comm::CountSpan counts, comm::CountSpan recv_counts);
+  transport::Signature staged_signature(const schedule::CallKey& key, const CallOptions& options) const;
+  /// Adds what the call is for.
+  void mark(transport::Signature& signature, const CallOptions& options) const {
+    const bool has_own = !options.label.empty();
+    if (!has_own && label.empty()) return;
+    signature.details =
+        comm::Labels::instance().mark(signature.details, has_own ? std::string_view(options.label) : label,
+                                      has_own ? options.label_number : label_number);
+  }
   /// Throws InvalidArgumentError for what no message of the call `name` can have.
   void check_message(const char* name, ConstBuffer data, int peer, int tag,
                      std::chrono::nanoseconds own_timeout) const;
@@ -134,6 +150,8 @@ namespace kolo::comm {
 
 /// Signature::root is the root and, above it, the number of calls of a batch that are one.
 inline constexpr int kBatchShift = 16;
+/// Signature::algorithm of a call on a device's memory.
+inline constexpr std::uint8_t kStaged = 255;
 
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)"; of a message what it carries: "4 float32".
 std::string describe(const transport::Signature& signature);

@@ -83,7 +83,7 @@ void Work::wait() const {
 }
 
 void Work::order(void* /*stream*/) const {
-  wait();  // no call has buffers elsewhere: comm::is_usable()
+  wait();  // the device has the result then
 }
 
 bool Work::wait(std::chrono::nanoseconds timeout) const {

@@ -174,13 +174,30 @@ void Engine::release(Operation& ended) {
   --operation->spec().group->operations;
   detector_.forget(operation.get());
   observe_end(*operation);
-  if (!operation->callbacks().empty()) {
-    for (Callbacks::Entry& entry : operation->callbacks()) entry.operation = operation;
-    callbacks_->add(std::move(operation->callbacks()));
-  }
+  add_callbacks(operation);
   Executor& executor = executor_of(operation->spec());
   executor.retire(std::move(operation));
   driver_.notify_waiting();
+}
+
+void Engine::adopt(Operation& operation, const OperationSpec& spec) {
+  const auto lock = driver_.enter();
+  operation.take(spec, true);
+}
+
+void Engine::finish(const std::shared_ptr<Operation>& operation, Status status) {
+  const auto lock = driver_.enter();
+  if (!status.ok() && failure_) status = status_for(*operation, *failure_);
+  operation->end(std::move(status), Clock::now());
+  add_callbacks(operation);
+  driver_.notify_waiting();
+  driver_.kick();  // a thread that waits for the operation may be the driver
+}
+
+void Engine::add_callbacks(const std::shared_ptr<Operation>& ended) {
+  if (ended->callbacks().empty()) return;
+  for (Callbacks::Entry& entry : ended->callbacks()) entry.operation = ended;
+  callbacks_->add(std::move(ended->callbacks()));
 }
 
 Group* Engine::reserve(std::uint32_t context, std::uint32_t first_slot) {

@@ -72,8 +72,14 @@ class Engine final : private Driven,
   /// For a call for which there was no memory to prepare it: ends all operations of this engine and of its
   /// peers, as a lack of memory in a running operation does. Returns the error. Thread-safe.
   Status end_without_memory();
-  /// Communicator::abort(). Thread-safe.
-  void abort(const std::string& reason);
+  /// Ends all operations of this engine and of its peers with an error that blames this rank: "rank 1 WHAT".
+  /// Thread-safe.
+  void fail(Code code, const std::string& what);
+  /// Makes `operation`, which no executor runs, one of this engine's, until finish(): for callers it is like
+  /// those that executors run. A failure of the engine does not end it. Thread-safe.
+  void adopt(Operation& operation, const OperationSpec& spec);
+  /// `status`: that of the engine's failure counts, if there is one.
+  void finish(const std::shared_ptr<Operation>& operation, Status status);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
   /// Drives until one of the operations, which are this engine's, is done. Thread-safe.
@@ -132,6 +138,7 @@ class Engine final : private Driven,
   }
   std::shared_ptr<Operation> acquire(const OperationSpec& spec, bool is_timed);
   void release(Operation& operation);
+  void add_callbacks(const std::shared_ptr<Operation>& ended);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void on_mismatch(transport::Link& link, const transport::Tag& tag, const transport::Signature& mine,
                    const transport::Signature& theirs) override;

@@ -93,13 +93,11 @@ Status Engine::end_without_memory() {
   return Status(failure_->code, failure_->reason);
 }
 
-void Engine::abort(const std::string& reason) {
+void Engine::fail(Code code, const std::string& what) {
   const auto lock = driver_.enter();
   // A failure that was recorded before stays the cause. It may be unsettled while the driver sleeps.
-  if (!pending_failure_) {
-    record_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", peers_.name_of(rank_), reason)},
-                   true);
-  }
+  if (!pending_failure_)
+    record_failure({code, rank_, fmt::format("{} {}", peers_.name_of(rank_), what)}, true);
   propagate_failure();
   driver_.kick();
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -73,21 +74,45 @@ TEST_P(ArgumentsOver, AReductionOfOneTypeTakesNoOther) {
   });
 }
 
-TEST_P(ArgumentsOver, MemoryOfADeviceThatIsNotServedIsRefusedByName) {
+/// There is no driver, or the memory is the host's.
+TEST_P(ArgumentsOver, MemoryThatIsNotOnTheDeviceIsAnErrorOnAllRanks) {
+  using Call = std::function<void(Communicator&, const Buffer& one, const Buffer& other)>;
+  const std::map<std::string, Call> calls = {
+      {"all_reduce", [](Communicator& c, const Buffer& one, const Buffer&) { c.all_reduce(one); }},
+      {"broadcast", [](Communicator& c, const Buffer& one, const Buffer&) { c.broadcast(one, 0); }},
+      {"scan", [](Communicator& c, const Buffer& one, const Buffer& other) { c.scan(one, other); }},
+      {"reduce_scatter",
+       [](Communicator& c, const Buffer& one, const Buffer& other) {
+         c.reduce_scatter(std::vector<ConstBuffer>{one, one}, other);
+       }},
+  };
+  for (const auto& [name, call] : calls) {
+    const Outcome outcome =
+        run_ranks({.size = 2, .transport = GetParam()}, [&, &call = call](Communicator& c) {
+          std::vector<float> memory(4, 1.0f);
+          if (c.rank() == 0) return c.barrier();
+          const Device device{DeviceKind::cuda, 0};
+          call(c, {memory.data(), 2, DType::float32, device}, {memory.data() + 2, 2, DType::float32, device});
+        });
+    for (const std::string& error : outcome.errors) {
+      EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
+      EXPECT_NE(error.find(name + ": "), std::string::npos) << error;
+    }
+  }
+}
+
+TEST_P(ArgumentsOver, MemoryOfADeviceIsRefusedWhereNoneIsServed) {
   expect_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
     std::vector<float> memory(2, 1.0f);
     const Buffer away(memory.data(), 2, DType::float32, {DeviceKind::cuda, 1});
-    const auto refused = [&](const std::string& call, const std::string& argument,
-                             const std::function<void()>& start) {
-      require_refused(c, {call + ": `" + argument + "`", "in the memory of cuda:1"}, start);
+    const auto refused = [&](const std::string& call, const std::function<void()>& start) {
+      require_refused(c, {call + ": `data`", "in the memory of cuda:1"}, start);
     };
-    refused("all_reduce", "in", [&] { c.all_reduce(away); });
-    refused("all_reduce", "out", [&] { c.all_reduce(memory, away); });
-    refused("all_gather", "in", [&] { (void)c.all_gather_async(away, memory); });
-    refused("broadcast", "out", [&] { c.broadcast(away, 0); });
-    refused("send", "data", [&] { c.send(away, 1 - c.rank()); });
-    refused("recv", "data", [&] { c.recv(away, 1 - c.rank()); });
-    refused("recv_any", "data", [&] { c.recv_any(away); });
+    refused("send", [&] { c.send(away, 1 - c.rank()); });
+    refused("recv", [&] { c.recv(away, 1 - c.rank()); });
+    refused("recv_any", [&] { c.recv_any(away); });
+    require_refused(c, {"all_gather: buffers are on the host and on cuda:1"},
+                    [&] { c.all_gather(memory, away); });
     const Buffer nowhere(memory.data(), 2, DType::float32, {static_cast<DeviceKind>(9), 0});
     require_refused(c, {"all_reduce: `in`", "no known kind of device"}, [&] { c.all_reduce(nowhere); });
     require_refused(c, {"all_reduce: `stream`"},

@@ -197,7 +197,6 @@ TEST_P(ListsOver, BadListsAreRefused) {
     refuse({"all_gather: ", "`in` is float32 but `out` is int32"}, [&] {
       c.all_gather(in, List{integers, integers});
     });
-    refuse({"all_gather: ", "`out[0]`", "cuda:0"}, [&] { c.all_gather(in, List{away, part(2, 2)}); });
     refuse({"all_gather: ", "elements"}, [&] { c.all_gather(in, List{part(0, 3), part(3, 3)}); });
     refuse({"all_gather: ", "buffers in `out` overlap"}, [&] {
       c.all_gather(in, List{part(2, 2), part(1, 2)});

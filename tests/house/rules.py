@@ -8,8 +8,9 @@ OUTER_ROOMS = {
     "train": set(),
     "bindings": set(),
     "examples": set(),
-    # The tool explains schedules, their choice and their rounding. It starts ranks, and examines stores and transports.
-    "cli": {"algorithms", "selection", "evaluation", "transport", "rendezvous"},
+    # The tool explains schedules, their choice and their rounding. It starts ranks, and examines stores, transports
+    # and devices.
+    "cli": {"algorithms", "selection", "evaluation", "transport", "rendezvous", "device"},
     # Benchmarks of single kernels and transports.
     "benchmarks": {"kernels", "transport"},
 }
@@ -46,6 +47,8 @@ LONG_FILES = {}
 PUBLIC_API = {
     "src/comm/call_batch.cpp",
     "src/comm/communicator.cpp",
+    "src/comm/device/device_calls.cpp",
+    "src/comm/device/device_calls.hpp",
     "src/comm/divide.cpp",
     "src/comm/estimate.cpp",
     "src/comm/explore.cpp",

@@ -18,7 +18,7 @@ struct Case {
   DType dtype;
   ReduceOp op;
   /// Allocates memory for an array of this many bytes; null: private memory.
-  std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)> memory = nullptr;
+  std::function<ArrayMemory(std::size_t bytes)> memory = nullptr;
   double factor = 1;  ///< factor of all numbers of a reduction
 
   int rank() const { return communicator.rank(); }

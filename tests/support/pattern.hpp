@@ -23,20 +23,35 @@ inline void store(std::byte* at, DType dtype, double value) {
   with_type(dtype, [&]<typename T>(std::type_identity<T>) { store_element(at, 0, narrow<T>(value)); });
 }
 
+/// Memory that a test reads and writes in one place and that calls get at another, if it is a device's.
+struct ArrayMemory {
+  ArrayMemory(std::shared_ptr<std::byte[]> own_)  // NOLINT: implicit on purpose
+      : own(std::move(own_)), shown(own.get()) {}
+  ArrayMemory(std::shared_ptr<std::byte[]> own_, std::byte* shown_, Device device_)
+      : own(std::move(own_)), shown(shown_), device(device_) {}
+
+  std::shared_ptr<std::byte[]> own;
+  std::byte* shown;
+  Device device = {};
+};
+
 /// Typed memory with a guard element on both sides that must not change.
 class Array {
  public:
   Array(std::uint64_t count, DType dtype)
-      : Array(count, dtype, std::shared_ptr<std::byte[]>(new std::byte[bytes_for(count, dtype)])) {}
+      : Array(count, dtype,
+              ArrayMemory(std::shared_ptr<std::byte[]>(new std::byte[bytes_for(count, dtype)]))) {}
   /// In `memory`, of bytes_for(count, dtype), which need not be aligned.
-  Array(std::uint64_t count, DType dtype, std::shared_ptr<std::byte[]> memory)
+  Array(std::uint64_t count, DType dtype, ArrayMemory memory)
       : count_(count), dtype_(dtype), memory_(std::move(memory)) {
-    std::fill_n(memory_.get(), bytes_for(count, dtype), kGuard);
+    std::fill_n(memory_.own.get(), bytes_for(count, dtype), kGuard);
   }
   static std::size_t bytes_for(std::uint64_t count, DType dtype) { return (count + 2) * size_of(dtype); }
 
   Buffer buffer() { return part(0, count_); }
-  Buffer part(std::uint64_t from, std::uint64_t count) { return {at(from), count, dtype_}; }
+  Buffer part(std::uint64_t from, std::uint64_t count) {
+    return {memory_.shown + (at(from) - memory_.own.get()), count, dtype_, memory_.device};
+  }
   std::uint64_t count() const { return count_; }
   double operator[](std::uint64_t i) const { return load(at(i), dtype_); }
   void set(std::uint64_t i, double value) { store(at(i), dtype_, value); }
@@ -58,7 +73,7 @@ class Array {
       }
     }
     for (std::size_t b = 0; b < size_of(dtype_); ++b) {
-      if (memory_[b] != kGuard || at(count_)[b] != kGuard) {
+      if (memory_.own[b] != kGuard || at(count_)[b] != kGuard) {
         throw std::runtime_error(what + ": wrote outside of the buffer");
       }
     }
@@ -67,11 +82,11 @@ class Array {
  private:
   static constexpr std::byte kGuard{0x5a};
 
-  std::byte* at(std::uint64_t i) const { return memory_.get() + (1 + i) * size_of(dtype_); }
+  std::byte* at(std::uint64_t i) const { return memory_.own.get() + (1 + i) * size_of(dtype_); }
 
   std::uint64_t count_;
   DType dtype_;
-  std::shared_ptr<std::byte[]> memory_;
+  ArrayMemory memory_;
 };
 
 /// The contribution of rank `rank` to element `i`: 0, 1 or 2 (1 or 2 for products). So even in 8 bits, sums
