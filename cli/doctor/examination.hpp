@@ -26,6 +26,8 @@ struct Facts {
   std::string memfd;         ///< why shared memory is not available; empty: it is
   std::string direct_read;   ///< why ranks cannot read each other's memory (CMA); empty: they can
   std::string huge_pages;    ///< why shared memory gets no huge pages; empty: it does
+  std::vector<std::string> gpus;  ///< names of those that this rank may use
+  std::string no_gpus;            ///< why there are none; empty: there are some
 };
 
 /// The network interface of a connection.
@@ -80,7 +82,7 @@ struct Examination {
 };
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Facts, rank, host, place, version, key, interface, cores, files, locked,
-                                   memfd, direct_read, huge_pages)
+                                   memfd, direct_read, huge_pages, gpus, no_gpus)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Card, name, address, family, mtu, loopback)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Dial, from, to, outcome, why, card)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Pair, from, to, transport, error, latency_us, there, back, clock_s)

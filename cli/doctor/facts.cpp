@@ -15,11 +15,13 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <utility>
 
 #include "base/config.hpp"
 #include "base/cores.hpp"
 #include "base/file_size_limit.hpp"
 #include "base/unique_fd.hpp"
+#include "device/gpu.hpp"
 #include "kolo/error.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/version.hpp"
@@ -117,6 +119,11 @@ Facts gather_facts(int rank, const std::string& place) {
   facts.memfd = try_memfd();
   facts.direct_read = try_direct_read();
   facts.huge_pages = try_huge_pages();
+  if (auto gpus = device::names_of_gpus(); gpus.ok()) {
+    facts.gpus = std::move(gpus).value();
+  } else {
+    facts.no_gpus = gpus.status().message();
+  }
   return facts;
 }
 

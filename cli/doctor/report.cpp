@@ -70,6 +70,19 @@ std::string interface_text(const Examination& seen) {
   return text;
 }
 
+/// Nothing where no host has a GPU.
+std::string gpus_text(const Examination& seen) {
+  std::string text;
+  for (const int leader : seen.leaders()) {
+    const std::vector<std::string>& gpus = seen.of(leader).gpus;
+    if (gpus.empty()) continue;
+    text += cli::wrapped(fmt::format("GPUs of {}: {}; collectives on their memory go through the host's",
+                                     seen.host_name(leader), fmt::join(gpus, ", ")),
+                         cli::kTerminalWidth);
+  }
+  return text;
+}
+
 /// A matrix, if it fits on a screen.
 std::string reach_text(const Examination& seen) {
   constexpr std::size_t kMostColumns = 16;
@@ -142,8 +155,8 @@ std::string report_text(const Examination& seen, const std::vector<Finding>& fin
                                               keyed ? "with a key that all know" : "without a key"),
                                   cli::kTerminalWidth) +
                      "\n";
-  for (const std::string& part :
-       {hosts_text(seen, width), interface_text(seen), reach_text(seen), pairs_text(seen, width)}) {
+  for (const std::string& part : {hosts_text(seen, width), interface_text(seen), gpus_text(seen),
+                                  reach_text(seen), pairs_text(seen, width)}) {
     if (!part.empty()) text += part + '\n';
   }
   return text + findings_text(findings);

@@ -142,5 +142,12 @@ TEST(Doctor, SharesAFindingBetweenHosts) {
   EXPECT_TRUE(has(only(seen), "ptrace_scope")) << only(seen);
 }
 
+TEST(Doctor, NamesTheGpusOfAHost) {
+  Examination seen = healthy();
+  EXPECT_FALSE(has(report_text(seen, {}, false), "GPU"));
+  seen.ranks[1].gpus = {"One", "Other"};
+  EXPECT_TRUE(has(report_text(seen, {}, false), "GPUs of b: One, Other;")) << report_text(seen, {}, false);
+}
+
 }  // namespace
 }  // namespace kolo::doctor
