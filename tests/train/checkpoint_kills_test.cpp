@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -127,17 +128,18 @@ bool mount_disk(const char* folder, const char* size) {
          ::mount("disk", folder, "tmpfs", 0, size) == 0;
 }
 
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> result;
+  for (const auto& file : std::filesystem::directory_iterator(path)) result.push_back(file.path().filename());
+  std::ranges::sort(result);
+  return result;
+}
+
+using Names = std::vector<std::string>;
+
 /// Two checkpoints fit on the disk, and a third does not.
 void fill_disk(const std::string& path) {
   at::set_num_threads(1);
-  const auto names = [&] {
-    std::vector<std::string> result;
-    for (const auto& file : std::filesystem::directory_iterator(path))
-      result.push_back(file.path().filename());
-    std::ranges::sort(result);
-    return result;
-  };
-  const std::vector<std::string> two{"step-1", "step-2"};
   torch::nn::Linear model(128, 128);
   const auto errors = run_ranks(2, [&](Communicator& communicator) {
     Checkpoint checkpoint;
@@ -149,7 +151,7 @@ void fill_disk(const std::string& path) {
     EXPECT_EQ(message(error), message(errors[0]));
     EXPECT_NE(message(error).find("No space left on device"), std::string::npos) << message(error);
   }
-  EXPECT_EQ(names(), two);
+  EXPECT_EQ(names_in(path), (Names{"step-1", "step-2"}));
   run_all(2, [&](Communicator& communicator) {
     torch::nn::Linear loaded(128, 128);
     EXPECT_EQ(Checkpoint().add("model", *loaded).load(path, communicator), 2U);
@@ -157,18 +159,42 @@ void fill_disk(const std::string& path) {
   });
 }
 
-TEST(CheckpointKills, AFullDiskLeavesTheCheckpointsBefore) {
-  const TemporaryFolder folder;
+/// Runs `body` in a process of its own that has a disk at `folder`.
+void with_disk(const std::string& folder, const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
-    if (!mount_disk(folder.path().c_str(), "size=200k")) ::_exit(2);
-    fill_disk(folder / "run");
-    ::_exit(HasFailure() ? 1 : 0);
+    if (!mount_disk(folder.c_str(), "size=200k")) ::_exit(2);
+    body();
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 2) GTEST_SKIP() << "the system lets no test mount a disk";
   EXPECT_EQ(status, 0);
+}
+
+TEST(CheckpointKills, AFullDiskLeavesTheCheckpointsBefore) {
+  const TemporaryFolder folder;
+  with_disk(folder.path(), [&] { fill_disk(folder / "run"); });
+}
+
+/// A folder on which a disk is mounted cannot have another name.
+TEST(CheckpointKills, AnOldOneThatStaysIsNoError) {
+  const TemporaryFolder folder;
+  const std::string busy = folder / "step-1";
+  std::filesystem::create_directory(busy);
+  with_disk(busy, [&] {
+    at::set_num_threads(1);
+    run_all(2, [&](Communicator& communicator) {
+      torch::nn::Linear model(4, 4);
+      Checkpoint checkpoint({.keep = 1});
+      checkpoint.add("model", *model);
+      for (std::uint64_t step = 2; step <= 3; ++step) checkpoint.save(folder.path(), step, communicator);
+      checkpoint.wait();
+      EXPECT_EQ(checkpoint.load(folder.path(), communicator), 3U);
+    });
+    EXPECT_EQ(names_in(folder.path()), (Names{"step-1", "step-3"}));
+  });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -204,8 +205,11 @@ void CheckpointCopy::write(const std::string& folder, std::uint64_t keep, Commun
       sync_folder(part);
       publish(folder, step);
       std::uint64_t kept = 0;
-      for (const std::uint64_t other : steps_in(folder))
-        if (other <= step && ++kept > keep) remove_step(folder, other);
+      for (const std::uint64_t other : steps_in(folder)) {
+        if (other > step || ++kept <= keep) continue;
+        const std::string problem = problem_of([&] { remove_step(folder, other); });
+        if (!problem.empty()) TORCH_WARN("a checkpoint that is not wanted any more stays: ", problem);
+      }
     });
   } catch (...) {
     std::error_code ignored;
