@@ -142,6 +142,8 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
   return made;
 }
 
+Communicator::State::State() = default;
+
 Communicator::State::~State() {
   device_calls.reset();
   if (engine != nullptr && group != nullptr && engine->is_here()) engine->close(*group);

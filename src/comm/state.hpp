@@ -27,6 +27,7 @@
 namespace kolo {
 
 struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
+  State();
   ~State();
 
   const HomeProcess home;
