@@ -17,10 +17,7 @@ using Address = unsigned long long;     // CUdeviceptr
 using Context = struct ContextHandle*;  // CUcontext
 using Stream = struct StreamHandle*;    // CUstream, cudaStream_t
 using Event = struct EventHandle*;      // CUevent
-struct Uuid {                           // CUuuid
-  char bytes[16];
-};
-enum PointerAttribute : int {  // CUpointer_attribute
+enum PointerAttribute : int {           // CUpointer_attribute
   memory_type = 2,
   is_managed = 8,
   device_ordinal = 9,
@@ -60,13 +57,11 @@ class Driver {
 
  public:
   Function<unsigned> init{library_, "cuInit"};
-  Function<int*> driver_get_version{library_, "cuDriverGetVersion"};
   Function<int, const char**> get_error_name{library_, "cuGetErrorName"};
   Function<int, const char**> get_error_string{library_, "cuGetErrorString"};
   Function<int*> device_get_count{library_, "cuDeviceGetCount"};
   Function<cuda::DeviceNumber*, int> device_get{library_, "cuDeviceGet"};
   Function<char*, int, cuda::DeviceNumber> device_get_name{library_, "cuDeviceGetName"};
-  Function<cuda::Uuid*, cuda::DeviceNumber> device_get_uuid{library_, "cuDeviceGetUuid_v2"};
   Function<cuda::Context*, cuda::DeviceNumber> device_primary_ctx_retain{library_,
                                                                          "cuDevicePrimaryCtxRetain"};
   Function<cuda::DeviceNumber> device_primary_ctx_release{library_, "cuDevicePrimaryCtxRelease_v2"};

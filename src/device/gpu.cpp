@@ -24,7 +24,6 @@ Result<std::shared_ptr<const Gpu>> Gpu::of(int index) {
 
 Status Gpu::open() {
   if (Status s = driver_.device_get(&number_, index_); !s.ok()) return s;
-  if (Status s = driver_.device_get_uuid(&uuid_, number_); !s.ok()) return s;
   return driver_.device_primary_ctx_retain(&context_, number_);
 }
 

@@ -23,8 +23,6 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 
   int index() const noexcept { return index_; }
   const Driver& driver() const noexcept { return driver_; }
-  /// The same for two processes that use one GPU.
-  const cuda::Uuid& uuid() const noexcept { return uuid_; }
 
   /// The calling thread uses this device as long as the object lives.
   class Current {
@@ -54,7 +52,6 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   const int index_;
   cuda::DeviceNumber number_ = 0;
   cuda::Context context_ = nullptr;
-  cuda::Uuid uuid_ = {};
 };
 
 /// "NVIDIA H100 80GB HBM3" of each device of this process. Code::system if there is no driver, or it fails.

@@ -292,11 +292,6 @@ int cuInit(unsigned) {
   fake().is_initialized = true;
   return kSuccess;
 }
-int cuDriverGetVersion(int* version) {
-  ENTER();
-  *version = 13000;
-  return kSuccess;
-}
 int cuGetErrorName(int code, const char** text) {
   *text = code == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_FAKE";
   return kSuccess;
@@ -320,11 +315,6 @@ int cuDeviceGet(int* device, int ordinal) {
 int cuDeviceGetName(char* name, int length, int) {
   ENTER();
   std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
-  return kSuccess;
-}
-int cuDeviceGetUuid_v2(char* uuid, int device) {
-  ENTER();
-  std::memset(uuid, device + 1, 16);
   return kSuccess;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {

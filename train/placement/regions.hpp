@@ -21,8 +21,8 @@ Slice range_of(const Sizes& whole, const Region& region);
 /// Throws InvalidArgumentError where the region is not within the sizes, or `order` is not empty and no order
 /// of dimensions.
 void require_region(const std::string& name, const Sizes& whole, const Sizes& order, const Region& region);
-/// Sorts regions by their elements. Throws InvalidArgumentError, which calls who has them "rank 1", or by
-/// another noun, where they leave a hole or overlap.
+/// Sorts regions by their elements. Throws InvalidArgumentError where they leave a hole or overlap. `noun`:
+/// what its text calls the holders of regions, "rank 1".
 void order_regions(const std::string& name, const Sizes& whole, std::vector<HeldRegion>& regions,
                    const std::string& noun = "rank");
 

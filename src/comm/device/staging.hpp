@@ -33,7 +33,6 @@ class Staging {
   /// So many slots of so many bytes each, or more of both. None is in use.
   Status reserve(std::size_t count, std::size_t bytes);
   std::vector<Slot>& slots() noexcept { return slots_; }
-  std::size_t slot_bytes() const noexcept { return slot_bytes_; }
 
  private:
   explicit Staging(std::shared_ptr<const device::Gpu> gpu) : gpu_(std::move(gpu)) {}

@@ -30,13 +30,11 @@ constexpr bool is_alike(const Function<Driver, Ours...>*, CUresult (*)(Theirs...
       is_alike(static_cast<decltype(Driver::ours)*>(nullptr), static_cast<decltype(&theirs)>(nullptr)))
 
 KOLO_EXPECT_ALIKE(init, cuInit);
-KOLO_EXPECT_ALIKE(driver_get_version, cuDriverGetVersion);
 KOLO_EXPECT_ALIKE(get_error_name, cuGetErrorName);
 KOLO_EXPECT_ALIKE(get_error_string, cuGetErrorString);
 KOLO_EXPECT_ALIKE(device_get_count, cuDeviceGetCount);
 KOLO_EXPECT_ALIKE(device_get, cuDeviceGet);
 KOLO_EXPECT_ALIKE(device_get_name, cuDeviceGetName);
-KOLO_EXPECT_ALIKE(device_get_uuid, cuDeviceGetUuid_v2);
 KOLO_EXPECT_ALIKE(device_primary_ctx_retain, cuDevicePrimaryCtxRetain);
 KOLO_EXPECT_ALIKE(device_primary_ctx_release, cuDevicePrimaryCtxRelease_v2);
 KOLO_EXPECT_ALIKE(ctx_push_current, cuCtxPushCurrent_v2);
@@ -65,7 +63,6 @@ static_assert(cuda::kNotReady == CUDA_ERROR_NOT_READY && CUDA_SUCCESS == 0);
 static_assert(cuda::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(cuda::kEventWithoutTime == CU_EVENT_DISABLE_TIMING);
 static_assert(cuda::kRegisterForAllDevices == CU_MEMHOSTREGISTER_PORTABLE);
-static_assert(sizeof(cuda::Uuid) == sizeof(CUuuid));
 
 }  // namespace
 }  // namespace kolo::device

@@ -30,7 +30,7 @@ struct Region {
   bool operator==(const Region&) const noexcept = default;
 };
 
-/// A region, and who has it.
+/// A region, and the ranks that have it.
 struct HeldRegion {
   Region region = {};           ///< `cut` and `range` are set where they are not all that there is
   std::vector<int> ranks = {};  ///< in rising order
