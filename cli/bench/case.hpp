@@ -33,7 +33,8 @@ struct Case {
   int tensors = 1;        ///< calls of a step, each on its own data; several calls run concurrently
   double compute_ms = 0;  ///< processor time that a rank computes for before each step; timed with it
   int steps = 1;          ///< steps of an iteration, one after another, each on its own data
-  /// No call: all ranks load and store their own memory in place at the same time.
+  /// No call: all ranks load and store their own memory in place at the same time. A GPU's is copied down and
+  /// up.
   bool rewrites = false;
 
   /// Size of a tensor as in nccl-tests: the larger of the input and the output of a rank (of the root).

@@ -54,6 +54,7 @@ constexpr const char* kBenchExamples = R"(Examples:
   kolo bench all_reduce --neighbours 1 --blip 200,3000  200 us of each 3 ms
   kolo bench all_reduce --wire bfloat16      half the bytes, and the error
   kolo bench all_reduce --algorithm all      every algorithm, and kolo's choice
+  kolo bench all_reduce --device cuda        GPUs' memory, beside its limits
   kolo bench all_gather --dtype bfloat16 --json out.jsonl
   mpirun -n 8 kolo bench all_reduce          ranks that a launcher starts
 
@@ -65,6 +66,9 @@ Columns:
   algbw    size / time
   busbw    algbw times what the collective must move, 2(N-1)/N for all_reduce,
            as nccl-tests defines both
+  /kolo    with --against and --device: another's time over kolo's
+  copies   with --device: as many bytes to the host and back, without a call
+  host     with --device: the same call on the host's memory
   wrong    elements: inputs are new in every iteration, and every element of
            every result is compared
 
@@ -244,6 +248,10 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
                         fmt::join(transport::transport_names(), ", "),
                         transport::fastest_transport(transport::Reach::process).name));
   add_value(*bench, "--memory", raw.memory, "NAME", "shared: given out by kolo; private: the program's own");
+  add_value(
+      *bench, "--device", raw.device, "NAME",
+      "Whose memory the calls get: host; cuda: each rank's GPU, which the ranks of a host take in turns; "
+      "cuda:1: the second one's");
   auto* in_place =
       bench->add_flag("--in-place", parsed->in_place, "Result where the input was (default where usual)");
   bench->add_flag("--out-of-place", parsed->out_of_place, "Input and result apart")->excludes(in_place);

@@ -29,8 +29,13 @@ class Contestant {
   virtual std::vector<std::string> algorithms(const Case& what) const = 0;
   /// False if the case has no result to verify.
   virtual bool computes() const { return true; }
-  /// At least `bytes` of page-aligned memory of the kind under test; valid until the next call of memory().
+  /// At least `bytes` of page-aligned memory of the kind under test, or of the host in place of a device's;
+  /// valid until the next call of memory().
   virtual std::byte* memory(std::size_t bytes) = 0;
+  /// Called after inputs have been written there.
+  virtual void after_writing() {}
+  /// Called before results are read there.
+  virtual void before_reading() {}
 
   /// One-time preparation before many calls, for `what.tensors` pieces of each of `what.steps` steps.
   virtual void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) = 0;

@@ -42,20 +42,32 @@ void rewrite(void* data, std::size_t bytes) {
 
 }  // namespace
 
-KoloContestant::KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory)
+KoloContestant::KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory,
+                               std::optional<int> gpu)
     : Contestant(communicator.rank(), communicator.size()),
       communicator_(std::move(communicator)),
       algorithm_(std::move(algorithm)),
-      shared_(shared_memory) {}
+      shared_(shared_memory) {
+  if (gpu) gpu_memory_.emplace(*gpu);
+}
 
 std::vector<std::string> KoloContestant::algorithms(const Case&) const {
   return {algorithm_};
 }
 
 std::byte* KoloContestant::memory(std::size_t bytes) {
+  if (gpu_memory_) return gpu_memory_->at_least(bytes);
   if (!shared_) return plain_memory_.at_least(bytes);
   if (!shared_memory_ || bytes > shared_memory_->size()) shared_memory_.emplace(bytes);
   return shared_memory_->data();
+}
+
+void KoloContestant::after_writing() {
+  if (gpu_memory_) gpu_memory_->up();
+}
+
+void KoloContestant::before_reading() {
+  if (gpu_memory_) gpu_memory_->down();
 }
 
 void KoloContestant::prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) {
@@ -64,14 +76,20 @@ void KoloContestant::prepare(const Case& what, const std::string& algorithm, std
   options_.algorithm = algorithm_;
   options_.wire = what.wire;
   buffers_.clear();
-  for (const Piece& piece : pieces) {
+  const Device device = gpu_memory_ ? gpu_memory_->device() : Device();
+  for (auto [in, out] : pieces) {
+    if (gpu_memory_) {
+      in = gpu_memory_->on_gpu(in);
+      out = gpu_memory_->on_gpu(out);
+    }
     buffers_.push_back(
-        {{piece.in, what.in_count(rank()), what.dtype}, {piece.out, what.out_count(rank()), what.dtype}});
+        {{in, what.in_count(rank()), what.dtype, device}, {out, what.out_count(rank()), what.dtype, device}});
   }
   works_.resize(buffers_.size());
 }
 
 void KoloContestant::call(std::size_t begin, std::size_t end) {
+  if (what_.rewrites && gpu_memory_) return gpu_memory_->down_and_up();
   if (what_.rewrites) {
     for (std::size_t i = begin; i < end; ++i) rewrite(buffers_[i].out.data, what_.bytes());
     return;

@@ -7,19 +7,25 @@
 #include <vector>
 
 #include "bench/contestant.hpp"
+#include "bench/gpu_memory.hpp"
 #include "bench/memory.hpp"
 #include "kolo/kolo.hpp"
 
 namespace kolo::bench {
 
 /// kolo over one communicator. An empty algorithm leaves the choice to kolo. If the case rewrites, each rank
-/// inverts its own memory in place instead: the least loads and stores of an all-reduce in place.
+/// inverts its own memory in place instead: the least loads and stores of an all-reduce in place. On a GPU it
+/// is copied to the host and back.
 class KoloContestant : public Contestant {
  public:
-  KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory);
+  /// `gpu`: the number of the one whose memory the calls get; empty: the host's.
+  KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory,
+                 std::optional<int> gpu = {});
 
   std::vector<std::string> algorithms(const Case& what) const override;
   std::byte* memory(std::size_t bytes) override;
+  void after_writing() override;
+  void before_reading() override;
   void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
   void call(std::size_t begin, std::size_t end) override;
   void barrier() override { communicator_.barrier(); }
@@ -44,6 +50,7 @@ class KoloContestant : public Contestant {
   bool shared_;
   std::optional<SharedMemory> shared_memory_;
   PlainMemory plain_memory_;
+  std::optional<GpuMemory> gpu_memory_;
   Case what_;
   CallOptions options_;
   std::vector<Buffers> buffers_;

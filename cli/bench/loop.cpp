@@ -146,6 +146,7 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
   double cpu_us = 0;
   const auto once = [&] {
     data.write(++iteration);
+    contestant.after_writing();
     contestant.barrier();
     // A system call: it takes longer than a short call, so it stands outside of the timed step.
     const double used = processor_us(CLOCK_PROCESS_CPUTIME_ID);
@@ -158,7 +159,10 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
     cpu_us += processor_us(CLOCK_PROCESS_CPUTIME_ID) - used - what.compute_ms * 1e3 * what.steps;
     // Ranks may share a core, so no rank verifies before all ranks have stopped their clocks.
     contestant.barrier();
-    if (contestant.computes() && !what.rewrites) wrong += data.count_wrong(iteration);
+    if (contestant.computes() && !what.rewrites) {
+      contestant.before_reading();
+      wrong += data.count_wrong(iteration);
+    }
     return std::chrono::duration<double, std::micro>(end - begin).count() / calls;
   };
 

@@ -64,11 +64,12 @@ const Sample* best(const std::vector<Sample>& samples) {
 
 std::string row_line(const Row& row) {
   nlohmann::ordered_json json;
-  json["type"] = row.what.rewrites ? "rewrite" : "result";
+  const bool is_call = !row.what.rewrites;
+  json["type"] = is_call ? "result" : row.library;
   json["library"] = row.library;
   if (!row.version.empty()) json["version"] = row.version;
   if (!row.settings.empty()) json["settings"] = row.settings;
-  json["collective"] = row.what.name();
+  json["collective"] = is_call ? row.what.name() : row.library;
   json["algorithm"] = row.algorithm;
   json["transport"] = row.transport;
   json["memory"] = row.memory;

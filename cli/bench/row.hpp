@@ -12,10 +12,11 @@
 namespace kolo::bench {
 
 struct Row {
-  std::string library;  ///< "kolo", "gloo", ...; "rewrite" for rewriting of memory
+  std::string
+      library;  ///< "kolo", "gloo", ...; "rewrite" for rewriting of memory, "copies" to a GPU and back
   std::string algorithm;
   std::string transport;
-  std::string memory;  ///< "shared" or "private"
+  std::string memory;  ///< "shared", "private", or of a device: "cuda", "cuda:1"
   Case what;
   Summary times_us;
   Interval mean_us;
@@ -37,7 +38,7 @@ void merge(std::vector<Sample>& into, const std::vector<Sample>& more);
 /// The sample with the lowest median; null if there is none.
 const Sample* best(const std::vector<Sample>& samples);
 
-/// The row as a line of JSON. `type` is "rewrite" for the rewriting of memory, else "result".
+/// The row as a line of JSON. `type` is "result", or what was measured that is no call: "rewrite", "copies".
 std::string row_line(const Row& row);
 /// A line of `type` "choice", for `--algorithm all`: kolo's choice, the fastest algorithm, and their ratio.
 std::string choice_line(const Case& what, const std::string& choice, const std::string& fastest,

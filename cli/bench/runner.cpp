@@ -10,6 +10,7 @@
 #include "bench/progress.hpp"
 #include "bench/row.hpp"
 #include "bench/table.hpp"
+#include "kolo/store.hpp"
 #include "kolo/version.hpp"
 #include "text/json_lines.hpp"
 #include "text/size.hpp"
@@ -53,13 +54,29 @@ Case rewriting_of(Case what) {
   return what;
 }
 
+/// Copies of as much memory as a call has.
+Case copies_of(const Case& what) {
+  Case copies = rewriting_of(what);
+  copies.steps = 1;
+  return copies;
+}
+
+std::optional<int> gpu_of_rank(const Settings& settings, const Communicator& communicator) {
+  if (!settings.is_on_gpu || settings.gpu) return settings.gpu;
+  const Launch launch = launch_from_environment();
+  return gpu_of(launch.launcher == "none" ? communicator.rank() : launch.local_rank);
+}
+
 class Runner {
  public:
   Runner(const Settings& settings, const Communicator& communicator,
          std::vector<std::unique_ptr<Peer>>& peers)
       : settings_(settings),
-        kolo_(communicator, settings.algorithm, settings.shared_memory),
+        kolo_(communicator, settings.algorithm, settings.shared_memory, gpu_of_rank(settings, communicator)),
         peers_(peers),
+        host_(settings.is_on_gpu ? std::make_optional<KoloContestant>(communicator, settings.algorithm,
+                                                                      settings.shared_memory)
+                                 : std::nullopt),
         leads_(kolo_.rank() == 0),
         json_(leads_ ? settings.json : ""),
         progress_(leads_ && settings.progress, Part::parse(settings.part)),
@@ -92,6 +109,7 @@ class Runner {
   Heading heading() const {
     std::vector<std::string> names;
     for (const auto& peer : peers_) names.push_back(peer->name());
+    if (host_) names = {"copies", "host"};
     return {version(),  this_machine(), kolo_.transports(),   settings_.memory_name(),
             case_of(1), names,          settings_.neighbours, settings_.wide};
   }
@@ -125,13 +143,19 @@ class Runner {
     const Case what = case_of(bytes);
     const std::string size = cli::format_size(what.bytes());
     // Every rank runs the same number of rounds, but only rank 0 knows whether there are peers.
-    const int rounds = settings_.against.empty() ? 1 : kRoundsInTurns;
+    const int rounds = settings_.against.empty() && !host_ ? 1 : kRoundsInTurns;
     const Policy policy = policy_of_a_round(settings_.policy, rounds);
     std::vector<Sample> mine;
-    std::vector<std::vector<Sample>> theirs(peers_.size());
+    std::vector<std::vector<Sample>> theirs(host_ ? 2 : peers_.size());
     for (int round = 0; round < rounds; ++round) {
       show(fmt::format("{}: kolo, round {} of {}", size, round + 1, rounds));
       merge(mine, {measure(kolo_, what, settings_.algorithm, policy, iteration_)});
+      if (round + 1 == rounds) mine.front().algorithm = kolo_.algorithm_used();
+      if (host_ && what.bytes() > 0) {
+        merge(theirs[0], {measure(kolo_, copies_of(what), "copies", policy, iteration_)});
+        merge(theirs[1], {measure(*host_, what, settings_.algorithm, policy, iteration_)});
+        if (round + 1 == rounds) theirs[1].front().algorithm = host_->algorithm_used();
+      }
       for (std::size_t i = 0; i < peers_.size(); ++i) {
         show(fmt::format("{}: {}, round {} of {}", size, peers_[i]->name(), round + 1, rounds));
         const auto algorithms = theirs[i].empty() ? std::vector<std::string>{} : promising(theirs[i]);
@@ -139,9 +163,8 @@ class Runner {
           merge(theirs[i], measure_peer(*peers_[i], {what, policy, algorithms, iteration_}));
       }
     }
-    mine.front().algorithm = kolo_.algorithm_used();
     std::vector<Sample> rewritten;
-    if (what.bytes() > 0) {
+    if (what.bytes() > 0 && !host_) {
       show(fmt::format("{}: rewriting memory", size));
       rewritten.push_back(
           measure(kolo_, rewriting_of(what), "rewrite", policy_of_a_round(policy, 2), iteration_));
@@ -180,14 +203,21 @@ class Runner {
       const Sample* fastest = best(theirs[i]);
       others.emplace_back();
       if (fastest == nullptr) continue;
-      others.back() =
-          make_row(peers_[i]->name(), peers_[i]->transport(), peers_[i]->memory(), what, *fastest);
-      others.back()->version = peers_[i]->library();
-      others.back()->settings = peers_[i]->settings();
+      others.back() = i < peers_.size() ? row_of_peer(*peers_[i], what, *fastest)
+                      : i == 0
+                          ? make_row("copies", "memory", settings_.device, copies_of(what), *fastest)
+                          : make_row("kolo", host_->transports(), settings_.host_memory(), what, *fastest);
       json_.write(row_line(*others.back()));
       wrong_ += fastest->wrong;
     }
     print(table_.row(row, rewrite, others));
+  }
+
+  static Row row_of_peer(const Peer& peer, const Case& what, const Sample& sample) {
+    Row row = make_row(peer.name(), peer.transport(), peer.memory(), what, sample);
+    row.version = peer.library();
+    row.settings = peer.settings();
+    return row;
   }
 
   void show(const std::string& what) {
@@ -203,6 +233,7 @@ class Runner {
   const Settings& settings_;
   KoloContestant kolo_;
   std::vector<std::unique_ptr<Peer>>& peers_;
+  std::optional<KoloContestant> host_;  ///< beside GPUs
   bool leads_;
   cli::JsonLines json_;
   Progress progress_;

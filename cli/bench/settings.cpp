@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <system_error>
 
 #include "algorithms/algorithm.hpp"
 #include "base/cores.hpp"
@@ -50,6 +52,20 @@ template <typename Names>
   const std::vector<std::string_view> names(known.begin(), known.end());
   cli::refuse("unknown {} '{}'; there are {}{}", what, name, fmt::join(names, ", "),
               did_you_mean(name, names));
+}
+
+void check_device(Settings& settings) {
+  const std::string& name = settings.device;
+  if (name == "host") return;
+  settings.is_on_gpu = true;
+  std::int16_t gpu = 0;
+  const char* const begin = name.data() + std::min<std::size_t>(name.size(), 5);
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), gpu);
+  const bool is_numbered = name.starts_with("cuda:") && error == std::errc() && *end == '\0' && gpu >= 0;
+  if (is_numbered) settings.gpu = gpu;
+  refuse_if(!is_numbered && name != "cuda",
+            fmt::format("unknown device '{}'; there are host, cuda, cuda:N", name));
+  refuse_if(settings.kind == Kind::barrier, "barrier has no data for a device");
 }
 
 // The algorithm must be registered for the collective.
@@ -102,6 +118,7 @@ Settings check_settings(const RawSettings& raw) {
   if (std::ranges::find(kMemories, raw.memory) == kMemories.end())
     refuse_name("memory", raw.memory, kMemories);
   settings.shared_memory = raw.memory == "shared";
+  check_device(settings);
   check_algorithm(settings.kind, raw.algorithm);
   refuse_if(raw.policy.iterations < 0 || raw.policy.warmup < 0,
             "--iterations and --warmup cannot be negative");
@@ -123,6 +140,9 @@ Settings check_settings(const RawSettings& raw) {
   refuse_if(raw.compute_ms > 0 && measures_all, "--algorithm all measures calls alone, without --compute");
   refuse_if((raw.tensors > 1 || raw.steps > 1) && measures_all,
             "--algorithm all measures one tensor at a time, without --tensors and --calls-a-barrier");
+  refuse_if(
+      settings.is_on_gpu && (measures_all || !raw.against.empty()),
+      "--device compares with copies and with the host's memory, without --algorithm all and --against");
   settings.in_place = raw.in_place.value_or(usually_in_place(settings.kind));
   refuse_if(!raw.table.empty() && !measures_all, "--learn goes with --algorithm all");
   refuse_if(!raw.table.empty() && settings.ranks < 2,

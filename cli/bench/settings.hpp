@@ -18,10 +18,11 @@ inline constexpr std::string_view kEveryAlgorithm = "all";
 
 /// What needs no parsing.
 struct PlainSettings {
-  int ranks = 0;          ///< 0, of RawSettings alone: one per core, at least 2
-  double link_mbit = 0;   ///< TCP bandwidth of a host's link; 0: unknown
-  std::string algorithm;  ///< empty: kolo's choice; "all": every one, see grid.hpp
-  std::string transport;  ///< empty: kolo's choice
+  int ranks = 0;                ///< 0, of RawSettings alone: one per core, at least 2
+  double link_mbit = 0;         ///< TCP bandwidth of a host's link; 0: unknown
+  std::string device = "host";  ///< whose memory the calls get: "cuda": GPUs in turns, "cuda:1": the second
+  std::string algorithm;        ///< empty: kolo's choice; "all": every one, see grid.hpp
+  std::string transport;        ///< empty: kolo's choice
   int tensors = 1;
   double compute_ms = 0;  ///< as in Case
   int steps = 1;          ///< as in Case
@@ -44,8 +45,11 @@ struct Settings : PlainSettings {
   bool shared_memory = true;
   bool in_place = true;
   std::vector<std::string> against;  ///< names of peers
+  bool is_on_gpu = false;
+  std::optional<int> gpu;  ///< the only one
 
-  std::string memory_name() const { return shared_memory ? "shared" : "private"; }
+  std::string host_memory() const { return shared_memory ? "shared" : "private"; }
+  std::string memory_name() const { return is_on_gpu ? device : host_memory(); }
 };
 
 /// The settings as the user typed them.

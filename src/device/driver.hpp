@@ -79,6 +79,8 @@ class Driver {
                                                                               "cuMemcpyDtoHAsync_v2"};
   Function<cuda::Address, const void*, std::size_t, cuda::Stream> memcpy_htod_async{library_,
                                                                                     "cuMemcpyHtoDAsync_v2"};
+  Function<cuda::Address*, std::size_t> mem_alloc{library_, "cuMemAlloc_v2"};
+  Function<cuda::Address> mem_free{library_, "cuMemFree_v2"};
   Function<void*, std::size_t, unsigned> mem_host_register{library_, "cuMemHostRegister_v2"};
   Function<void*> mem_host_unregister{library_, "cuMemHostUnregister"};
   Function<unsigned, cuda::PointerAttribute*, void**, cuda::Address> pointer_get_attributes{

@@ -422,6 +422,17 @@ int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t by
   ENTER();
   return copy(to, const_cast<void*>(from), bytes, stream, false);
 }
+int cuMemAlloc_v2(unsigned long long* memory, std::size_t bytes) {
+  ENTER();
+  if (current.empty()) return kInvalidContext;
+  if (bytes == 0) return kInvalidValue;
+  *memory = address(allocate(current.back()->device, bytes, false));
+  return kSuccess;
+}
+int cuMemFree_v2(unsigned long long memory) {
+  fake_cuda_free(reinterpret_cast<void*>(memory));
+  return kSuccess;
+}
 int cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
   ENTER();
   const std::lock_guard lock(fake().mutex);

@@ -49,6 +49,8 @@ KOLO_EXPECT_ALIKE(event_record, cuEventRecord);
 KOLO_EXPECT_ALIKE(event_query, cuEventQuery);
 KOLO_EXPECT_ALIKE(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2);
 KOLO_EXPECT_ALIKE(memcpy_htod_async, cuMemcpyHtoDAsync_v2);
+KOLO_EXPECT_ALIKE(mem_alloc, cuMemAlloc_v2);
+KOLO_EXPECT_ALIKE(mem_free, cuMemFree_v2);
 KOLO_EXPECT_ALIKE(mem_host_register, cuMemHostRegister_v2);
 KOLO_EXPECT_ALIKE(mem_host_unregister, cuMemHostUnregister);
 KOLO_EXPECT_ALIKE(pointer_get_attributes, cuPointerGetAttributes);
