@@ -56,18 +56,10 @@ std::vector<std::string> KoloContestant::algorithms(const Case&) const {
 }
 
 std::byte* KoloContestant::memory(std::size_t bytes) {
-  if (gpu_memory_) return gpu_memory_->at_least(bytes);
+  if (gpu_memory_) return gpu_memory_->of_bytes(bytes);
   if (!shared_) return plain_memory_.at_least(bytes);
   if (!shared_memory_ || bytes > shared_memory_->size()) shared_memory_.emplace(bytes);
   return shared_memory_->data();
-}
-
-void KoloContestant::after_writing() {
-  if (gpu_memory_) gpu_memory_->up();
-}
-
-void KoloContestant::before_reading() {
-  if (gpu_memory_) gpu_memory_->down();
 }
 
 void KoloContestant::prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) {
@@ -89,7 +81,7 @@ void KoloContestant::prepare(const Case& what, const std::string& algorithm, std
 }
 
 void KoloContestant::call(std::size_t begin, std::size_t end) {
-  if (what_.rewrites && gpu_memory_) return gpu_memory_->down_and_up();
+  if (what_.rewrites && gpu_memory_) return copy(true, true);
   if (what_.rewrites) {
     for (std::size_t i = begin; i < end; ++i) rewrite(buffers_[i].out.data, what_.bytes());
     return;

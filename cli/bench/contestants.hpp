@@ -24,8 +24,8 @@ class KoloContestant : public Contestant {
 
   std::vector<std::string> algorithms(const Case& what) const override;
   std::byte* memory(std::size_t bytes) override;
-  void after_writing() override;
-  void before_reading() override;
+  void after_writing() override { copy(false, true); }
+  void before_reading() override { copy(true, false); }
   void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
   void call(std::size_t begin, std::size_t end) override;
   void barrier() override { communicator_.barrier(); }
@@ -43,6 +43,9 @@ class KoloContestant : public Contestant {
     Buffer out;
   };
   void call(const Buffers& buffers);
+  void copy(bool down, bool up) {
+    if (gpu_memory_) gpu_memory_->copy(down, up);
+  }
   Work start(const Buffers& buffers);
 
   Communicator communicator_;

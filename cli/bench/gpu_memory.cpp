@@ -1,6 +1,5 @@
 #include "bench/gpu_memory.hpp"
 
-#include <cstdint>
 #include <utility>
 
 #include "kolo/error.hpp"
@@ -21,23 +20,17 @@ GpuMemory::~GpuMemory() {
 void GpuMemory::release() noexcept {
   if (host_ != nullptr) static_cast<void>(gpu_->driver().mem_host_unregister(std::exchange(host_, nullptr)));
   if (memory_ != 0) static_cast<void>(gpu_->driver().mem_free(std::exchange(memory_, 0)));
-  capacity_ = bytes_ = 0;
+  bytes_ = 0;
 }
 
-Device GpuMemory::device() const {
-  return {DeviceKind::cuda, static_cast<std::int16_t>(gpu_->index())};
-}
-
-std::byte* GpuMemory::at_least(std::size_t bytes) {
-  if (bytes > capacity_) {
-    const device::Gpu::Current current(*gpu_);
-    release();
-    std::byte* const host = plain_.at_least(bytes);
-    gpu_->driver().mem_host_register(host, bytes, device::cuda::kRegisterForAllDevices).throw_if_error();
-    host_ = host;
-    gpu_->driver().mem_alloc(&memory_, bytes).throw_if_error();
-    capacity_ = bytes;
-  }
+std::byte* GpuMemory::of_bytes(std::size_t bytes) {
+  if (bytes == bytes_) return host_;
+  const device::Gpu::Current current(*gpu_);
+  release();
+  std::byte* const host = plain_.at_least(bytes);
+  gpu_->driver().mem_host_register(host, bytes, device::cuda::kRegisterForAllDevices).throw_if_error();
+  host_ = host;
+  gpu_->driver().mem_alloc(&memory_, bytes).throw_if_error();
   bytes_ = bytes;
   return host_;
 }
@@ -46,30 +39,10 @@ void* GpuMemory::on_gpu(void* host) const {
   return reinterpret_cast<std::byte*>(memory_) + (static_cast<std::byte*>(host) - host_);
 }
 
-void GpuMemory::begin_up() {
-  stream_.copy_up(on_gpu(host_), host_, bytes_).throw_if_error();
-}
-
-void GpuMemory::begin_down() {
-  stream_.copy_down(host_, on_gpu(host_), bytes_).throw_if_error();
-}
-
-void GpuMemory::up() {
+void GpuMemory::copy(bool down, bool up) {
   const device::Gpu::Current current(*gpu_);
-  begin_up();
-  stream_.synchronize().throw_if_error();
-}
-
-void GpuMemory::down() {
-  const device::Gpu::Current current(*gpu_);
-  begin_down();
-  stream_.synchronize().throw_if_error();
-}
-
-void GpuMemory::down_and_up() {
-  const device::Gpu::Current current(*gpu_);
-  begin_down();
-  begin_up();
+  if (down) stream_.copy_down(host_, on_gpu(host_), bytes_).throw_if_error();
+  if (up) stream_.copy_up(on_gpu(host_), host_, bytes_).throw_if_error();
   stream_.synchronize().throw_if_error();
 }
 

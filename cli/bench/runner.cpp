@@ -74,13 +74,12 @@ class Runner {
       : settings_(settings),
         kolo_(communicator, settings.algorithm, settings.shared_memory, gpu_of_rank(settings, communicator)),
         peers_(peers),
-        host_(settings.is_on_gpu ? std::make_optional<KoloContestant>(communicator, settings.algorithm,
-                                                                      settings.shared_memory)
-                                 : std::nullopt),
         leads_(kolo_.rank() == 0),
         json_(leads_ ? settings.json : ""),
         progress_(leads_ && settings.progress, Part::parse(settings.part)),
-        table_(heading()) {}
+        table_(heading()) {
+    if (settings.is_on_gpu) host_.emplace(communicator, settings.algorithm, settings.shared_memory);
+  }
 
   std::uint64_t run() {
     if (leads_) {
@@ -109,7 +108,7 @@ class Runner {
   Heading heading() const {
     std::vector<std::string> names;
     for (const auto& peer : peers_) names.push_back(peer->name());
-    if (host_) names = {"copies", "host"};
+    if (settings_.is_on_gpu && settings_.wire == Wire::native) names = {"copies", "host"};
     return {version(),  this_machine(), kolo_.transports(),   settings_.memory_name(),
             case_of(1), names,          settings_.neighbours, settings_.wide};
   }
@@ -203,21 +202,20 @@ class Runner {
       const Sample* fastest = best(theirs[i]);
       others.emplace_back();
       if (fastest == nullptr) continue;
-      others.back() = i < peers_.size() ? row_of_peer(*peers_[i], what, *fastest)
-                      : i == 0
-                          ? make_row("copies", "memory", settings_.device, copies_of(what), *fastest)
-                          : make_row("kolo", host_->transports(), settings_.host_memory(), what, *fastest);
+      if (host_) {
+        others.back() = i == 0
+                            ? make_row("copies", "memory", settings_.device, copies_of(what), *fastest)
+                            : make_row("kolo", host_->transports(), settings_.host_memory(), what, *fastest);
+      } else {
+        others.back() =
+            make_row(peers_[i]->name(), peers_[i]->transport(), peers_[i]->memory(), what, *fastest);
+        others.back()->version = peers_[i]->library();
+        others.back()->settings = peers_[i]->settings();
+      }
       json_.write(row_line(*others.back()));
       wrong_ += fastest->wrong;
     }
     print(table_.row(row, rewrite, others));
-  }
-
-  static Row row_of_peer(const Peer& peer, const Case& what, const Sample& sample) {
-    Row row = make_row(peer.name(), peer.transport(), peer.memory(), what, sample);
-    row.version = peer.library();
-    row.settings = peer.settings();
-    return row;
   }
 
   void show(const std::string& what) {
