@@ -1,9 +1,12 @@
-// Memory of the fake driver's devices.
+// Memory and streams of the fake driver's devices.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "device/fake_cuda.hpp"
+#include "device/gpu.hpp"
+#include "device/stream.hpp"
 #include "kolo/buffer.hpp"
 
 namespace kolo::test {
@@ -25,6 +28,22 @@ class DeviceFloats {
   const std::size_t count;
   void* const address;
   float* const values;
+};
+
+/// A stream of the caller's.
+class OwnStream {
+ public:
+  OwnStream()
+      : gpu_(device::Gpu::of(0).value_or_throw()),
+        current_(*gpu_),
+        stream_(device::Stream::make(gpu_).value_or_throw()) {}
+  void* handle() const { return stream_.handle(); }
+  void synchronize() const { gpu_->driver().stream_synchronize(stream_.handle()).throw_if_error(); }
+
+ private:
+  std::shared_ptr<const device::Gpu> gpu_;
+  device::Gpu::Current current_;
+  device::Stream stream_;
 };
 
 }  // namespace kolo::test

@@ -7,29 +7,11 @@
 #include <vector>
 
 #include "device/fake_cuda.hpp"
-#include "device/gpu.hpp"
 #include "device/memory.hpp"
-#include "device/stream.hpp"
 #include "support/cluster.hpp"
 
 namespace kolo::test {
 namespace {
-
-/// A stream of the caller's.
-class OwnStream {
- public:
-  OwnStream()
-      : gpu_(device::Gpu::of(0).value_or_throw()),
-        current_(*gpu_),
-        stream_(device::Stream::make(gpu_).value_or_throw()) {}
-  void* handle() const { return stream_.handle(); }
-  void synchronize() const { gpu_->driver().stream_synchronize(stream_.handle()).throw_if_error(); }
-
- private:
-  std::shared_ptr<const device::Gpu> gpu_;
-  device::Gpu::Current current_;
-  device::Stream stream_;
-};
 
 /// Sums what a late kernel writes; the next kernel writes over it.
 std::vector<std::string> sum_behind_kernels(std::size_t count) {
