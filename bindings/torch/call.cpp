@@ -13,28 +13,34 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/record_function.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "interrupt.hpp"
 #include "kolo/error.hpp"
 #include "tensors.hpp"
+#include "version.hpp"
 
 namespace kolo::pytorch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A copy in logical order, or the tensor itself.
-at::Tensor in_order(const at::Tensor& tensor) {
-  if (is_plain(tensor)) return tensor;
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  return tensor.resolve_conj().resolve_neg().contiguous();
-}
-
 /// Copies elements in logical order. No gradient and no version counter sees it, as of all that kolo writes.
 void assign(const at::Tensor& target, const at::Tensor& source) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   target.copy_(source);
 }
+
+/// While it lives, this thread's copies and events of a GPU are on a stream of their own, behind no work of
+/// the caller's.
+struct OwnStream {
+  explicit OwnStream(at::Device device) {
+    if (device.is_cuda())
+      guard.reset_stream(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+  }
+  c10::OptionalStreamGuard guard;
+};
 
 /// On a thread that runs callbacks of futures. kolo has one for a group, and a callback may start calls and
 /// wait for their futures (PowerSGD's does): those come from threads of their own.
@@ -53,18 +59,40 @@ thread_local bool runs_callbacks = false;
 
 }  // namespace
 
-void Call::check_device(const at::Tensor& tensor) const {
+void Call::check_device(const at::Tensor& tensor) {
   const auto name = [this] { return std::string(name_); };
   if (!tensor.defined()) throw std::invalid_argument(name() + ": the tensor is undefined");
-  if (!tensor.device().is_cpu()) {
-    throw std::invalid_argument(
-        name() + ": a tensor is on " + tensor.device().str() +
-        ", and kolo moves those of the CPU: init_process_group(\"cpu:kolo,cuda:nccl\") "
-        "gives each device its own backend");
+  const at::Device device = tensor.device();
+  if (!device.is_cpu() && !device.is_cuda()) {
+    throw std::invalid_argument(name() + ": a tensor is on " + device.str() +
+                                ", and kolo moves those of the CPU and of CUDA");
   }
+  if (device_.value_or(device) != device) {
+    throw std::invalid_argument(name() + ": a tensor is on " + device_->str() + ", and another one on " +
+                                device.str());
+  }
+  device_ = device;
 }
 
-void Call::check(const at::Tensor& tensor) const {
+/// Whether the tensor's own memory can be a buffer.
+bool Call::is_usable(const at::Tensor& tensor) const {
+  return is_plain(tensor) && (takes_devices || tensor.is_cpu());
+}
+
+/// A copy that is, or the tensor itself.
+at::Tensor Call::usable(const at::Tensor& tensor) const {
+  if (is_usable(tensor)) return tensor;
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const at::Tensor plain = tensor.resolve_conj().resolve_neg().contiguous();
+  return takes_devices ? plain : plain.cpu();
+}
+
+void* Call::stream() const {
+  if (!takes_devices || !device().is_cuda()) return nullptr;
+  return handle_of(c10::impl::VirtualGuardImpl(device().type()).getStream(device()));
+}
+
+void Call::check(const at::Tensor& tensor) {
   check_device(tensor);
   if (tensor.layout() != at::kStrided)
     throw std::invalid_argument(std::string(name_) + ": a tensor is not dense");
@@ -81,7 +109,7 @@ const at::Tensor& Call::hold(at::Tensor tensor, bool reads) {
 
 BorrowedConstBuffer Call::input(const at::Tensor& tensor) {
   check(tensor);
-  return ConstBuffer(buffer_of(hold(in_order(tensor), true)));
+  return ConstBuffer(buffer_of(hold(usable(tensor), true)));
 }
 
 std::vector<ConstBuffer> Call::inputs(const Tensors& tensors) {
@@ -99,11 +127,12 @@ std::vector<Buffer> Call::outputs(const Tensors& tensors) {
 Buffer Call::written(const at::Tensor& tensor, bool reads) {
   check(tensor);
   results_.push_back(tensor);
-  if (is_plain(tensor)) return buffer_of(hold(tensor, reads));
+  if (is_usable(tensor)) return buffer_of(hold(tensor, reads));
   at::assert_no_internal_overlap(tensor);
   const at::AutoDispatchBelowADInplaceOrView guard;
+  const auto options = tensor.options().device(takes_devices ? tensor.device() : at::kCPU);
   const at::Tensor& memory =
-      hold(reads ? in_order(tensor) : at::empty_like(tensor, at::MemoryFormat::Contiguous), reads);
+      hold(reads ? usable(tensor) : at::empty_like(tensor, options, at::MemoryFormat::Contiguous), reads);
   at_end([tensor, memory] { assign(tensor, memory); });
   return buffer_of(memory);
 }
@@ -112,7 +141,7 @@ Buffer Call::in_out_divided(const at::Tensor& tensor, int divisor) {
   check(tensor);
   results_.push_back(tensor);
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const at::Tensor sum = tensor.to(at::kLong, false, /*copy=*/true, at::MemoryFormat::Contiguous);
+  const at::Tensor sum = usable(tensor.to(at::kLong, false, /*copy=*/true, at::MemoryFormat::Contiguous));
   hold(sum, true);
   at_end([tensor, sum, divisor] {
     const at::AutoDispatchBelowADInplaceOrView inner;
@@ -160,9 +189,7 @@ void Call::put_in_place() {
     if (error_ == nullptr) error_ = work.error();
   }
   try {
-    for (const auto& step : steps_) {
-      if (error_ == nullptr) step();
-    }
+    if (error_ == nullptr) run_steps();
   } catch (...) {
     error_ = std::current_exception();
   }
@@ -171,6 +198,14 @@ void Call::put_in_place() {
   if (recorded_) std::exchange(recorded_, nullptr)();
   settled_.store(true, std::memory_order_release);
   settled_.notify_all();
+}
+
+/// What they put on a device is there when they are over.
+void Call::run_steps() {
+  if (steps_.empty()) return;
+  const OwnStream own(device());
+  for (const auto& step : steps_) step();
+  if (const auto stream = own.guard.current_stream()) stream->synchronize();
 }
 
 bool Call::wait_for_works(std::chrono::nanoseconds timeout) noexcept {
@@ -288,6 +323,7 @@ Work::~Work() {
 void Work::complete(Call& call, c10::ivalue::Future& future) {
   if (!call.is_told_first()) return;
   if (const auto error = call.error()) return future.setError(error);
+  const OwnStream own(call.device());  // the future records an event there, and the result has come
   future.markCompleted(at::IValue(call.result()));
 }
 
@@ -309,7 +345,9 @@ void Work::abort() {
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   const std::lock_guard lock(mutex_);
   if (future_ != nullptr) return future_;
-  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  std::vector<at::Device> devices;
+  if (call_->device().is_cuda()) devices.push_back(call_->device());
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
   if (call_->done()) {
     complete(*call_, *future_);
   } else {

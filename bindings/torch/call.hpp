@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,8 +23,8 @@ namespace kolo::pytorch {
 using Tensors = std::vector<at::Tensor>;
 
 /// Tensors are seen in logical order. One that does not lie in memory so is copied before or after the call.
-/// Each function that makes a buffer throws std::invalid_argument for a tensor that kolo cannot use, and
-/// keeps the memory until the call is done.
+/// All are on the CPU, or on one device of CUDA. Each function that makes a buffer throws
+/// std::invalid_argument for a tensor that kolo cannot use, and keeps the memory until the call is done.
 class Call {
  public:
   /// `closed`: whether the group was destroyed, which ends wait() in all threads.
@@ -45,6 +46,9 @@ class Call {
   void changes(const at::Tensor& tensor);
   /// Runs `step` when all Works are done without an error.
   void at_end(std::function<void()> step) { steps_.push_back(std::move(step)); }
+
+  /// For CallOptions: the stream that is current in this thread, of the device that the buffers are on.
+  void* stream() const;
 
   /// Shows the call to torch.profiler, from here until the results are in place, with the shapes of the
   /// tensors that it has so far. Without a profiler it allocates nothing.
@@ -73,6 +77,8 @@ class Call {
   /// After done(), also of a receive that failed: -1.
   int source() const { return works_.empty() ? -1 : works_.front().source(); }
   const Tensors& result() const { return results_; }
+  /// That of the tensors.
+  at::Device device() const { return device_.value_or(at::kCPU); }
   /// True for the first that asks.
   bool is_told_first() { return !is_told_.exchange(true); }
   /// A send that is neither done nor given up: it must reach its peer.
@@ -91,15 +97,19 @@ class Call {
   static void stay_if_process_ends();
 
   const bool waits;
-  bool is_batch = false;    ///< of several calls, whose tensors are known only when it starts
-  bool is_message = false;  ///< a send or a receive
+  bool takes_devices = true;  ///< false: its buffers are on the host, and tensors of devices are copied
+  bool is_batch = false;      ///< of several calls, whose tensors are known only when it starts
+  bool is_message = false;    ///< a send or a receive
   bool is_send = false;
 
  private:
-  void check_device(const at::Tensor& tensor) const;
-  void check(const at::Tensor& tensor) const;
+  void check_device(const at::Tensor& tensor);
+  void check(const at::Tensor& tensor);
+  bool is_usable(const at::Tensor& tensor) const;
+  at::Tensor usable(const at::Tensor& tensor) const;
   const at::Tensor& hold(at::Tensor tensor, bool reads);
   Buffer written(const at::Tensor& tensor, bool reads);
+  void run_steps();
   static void queue(const std::shared_ptr<Call>& call, std::function<void()> callback);
   bool wait_for_works(std::chrono::nanoseconds timeout) noexcept;
   std::string awaited() const;
@@ -109,6 +119,7 @@ class Call {
   const std::shared_ptr<const std::atomic<bool>> closed_;
   c10::SmallVector<at::Tensor, 2> held_;  // those that are read, then those that are only written
   std::size_t reads_ = 0;                 // of held_
+  std::optional<at::Device> device_;      // of the first tensor
   c10::SmallVector<kolo::Work, 1> works_;
   std::vector<std::function<void()>> steps_;
   std::function<void()> recorded_;  // tells the profiler of the end; empty without one

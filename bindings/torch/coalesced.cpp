@@ -18,6 +18,7 @@ Group::Started Group::together(c10d::OpType type, const char* name, const Tensor
                                 ": there must be as many outputs as inputs, and at least one");
   const auto call = make_call(name);
   call->is_batch = true;
+  call->takes_devices = false;
   return start(type, call, [&](Communicator& communicator) {
     CallBatch batch(communicator);
     for (std::size_t i = 0; i < in.size(); ++i) add(batch, *call, out[i], in[i]);
@@ -73,7 +74,8 @@ Group::Started Group::allgather_coalesced(Lists& out, Tensors& in, const c10d::A
   const auto from = call->inputs(in);
   return start(c10d::OpType::ALLGATHER_COALESCED, call, [&](Communicator& communicator) {
     for (std::size_t i = 0; i < in.size(); ++i)
-      call->add(communicator.all_gather_async(from[i], call->outputs(parts[i]), options_of(options)));
+      call->add(communicator.all_gather_async(from[i], call->outputs(parts[i]),
+                                              options_of(options, call->stream())));
     return std::vector<kolo::Work>();
   });
 }

@@ -226,7 +226,8 @@ Group::Started Group::broadcast(Tensors& data, const c10d::BroadcastOptions& opt
   const auto call = make_call("broadcast", waits_at_once(options));
   const Buffer buffer = call->in_out(only(data, "broadcast"));
   return start(c10d::OpType::BROADCAST, call, [&](Communicator& communicator) {
-    return communicator.broadcast_async(buffer, static_cast<int>(options.rootRank), options_of(options));
+    return communicator.broadcast_async(buffer, static_cast<int>(options.rootRank),
+                                        options_of(options, call->stream()));
   });
 }
 
@@ -238,13 +239,14 @@ Group::Started Group::allreduce(Tensors& data, const c10d::AllreduceOptions& opt
                                                                     : call->in_out(tensor);
   return start(c10d::OpType::ALLREDUCE, call, [&](Communicator& communicator) {
     return communicator.all_reduce_async(buffer, reduction_of(options.reduceOp, tensor),
-                                         all_reduce_options(options, tensor));
+                                         all_reduce_options(options, tensor, call->stream()));
   });
 }
 
 Group::Started Group::allreduce_sparse(Tensors& data, const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(data, "all_reduce");
   const auto call = make_call("all_reduce");
+  call->takes_devices = false;
   call->changes(tensor);
   if (options.reduceOp.op_ != c10d::ReduceOp::SUM)
     throw std::invalid_argument("all_reduce: kolo only sums sparse tensors");
@@ -269,7 +271,8 @@ Group::Started Group::reduce(Tensors& data, const c10d::ReduceOptions& options) 
   }
   return start(c10d::OpType::REDUCE, call, [&](Communicator& communicator) {
     return communicator.reduce_async(in, out, static_cast<int>(options.rootRank),
-                                     reduction_of(options.reduceOp, tensor), options_of(options));
+                                     reduction_of(options.reduceOp, tensor),
+                                     options_of(options, call->stream()));
   });
 }
 
@@ -278,7 +281,7 @@ Group::Started Group::allgather(Lists& out, Tensors& in, const c10d::AllgatherOp
   const auto from = call->input(only(in, "all_gather"));
   const auto to = call->outputs(only(out, "all_gather"));
   return start(c10d::OpType::ALLGATHER, call, [&](Communicator& communicator) {
-    return communicator.all_gather_async(from, to, options_of(options));
+    return communicator.all_gather_async(from, to, options_of(options, call->stream()));
   });
 }
 
@@ -288,7 +291,7 @@ Group::Started Group::_allgather_base(at::Tensor& out, at::Tensor& in,
   const auto from = call->input(in);
   const Buffer to = call->output(out);
   return start(c10d::OpType::_ALLGATHER_BASE, call, [&](Communicator& communicator) {
-    return communicator.all_gather_async(from, to, {}, options_of(options));
+    return communicator.all_gather_async(from, to, {}, options_of(options, call->stream()));
   });
 }
 
@@ -298,7 +301,8 @@ Group::Started Group::gather(Lists& out, Tensors& in, const c10d::GatherOptions&
   std::vector<Buffer> to;
   if (rank_ == options.rootRank) to = call->outputs(only(out, "gather"));
   return start(c10d::OpType::GATHER, call, [&](Communicator& communicator) {
-    return communicator.gather_async(from, to, static_cast<int>(options.rootRank), {}, options_of(options));
+    return communicator.gather_async(from, to, static_cast<int>(options.rootRank), {},
+                                     options_of(options, call->stream()));
   });
 }
 
@@ -308,7 +312,8 @@ Group::Started Group::scatter(Tensors& out, Lists& in, const c10d::ScatterOption
   std::vector<ConstBuffer> from;
   if (rank_ == options.rootRank) from = call->inputs(only(in, "scatter"));
   return start(c10d::OpType::SCATTER, call, [&](Communicator& communicator) {
-    return communicator.scatter_async(from, to, static_cast<int>(options.rootRank), {}, options_of(options));
+    return communicator.scatter_async(from, to, static_cast<int>(options.rootRank), {},
+                                      options_of(options, call->stream()));
   });
 }
 
@@ -324,7 +329,7 @@ Group::Started Group::reduce_scatter(Tensors& out, Lists& in, const c10d::Reduce
   const auto from = call->inputs(parts);
   return start(c10d::OpType::REDUCE_SCATTER, call, [&](Communicator& communicator) {
     return communicator.reduce_scatter_async(from, to, reduction_of(options.reduceOp, tensor),
-                                             options_of(options));
+                                             options_of(options, call->stream()));
   });
 }
 
@@ -336,7 +341,7 @@ Group::Started Group::_reduce_scatter_base(at::Tensor& out, at::Tensor& in,
   const auto from = call->input(divides ? in.to(at::kLong) : in);
   return start(c10d::OpType::_REDUCE_SCATTER_BASE, call, [&](Communicator& communicator) {
     return communicator.reduce_scatter_async(from, to, reduction_of(options.reduceOp, out), {},
-                                             options_of(options));
+                                             options_of(options, call->stream()));
   });
 }
 
@@ -350,7 +355,8 @@ Group::Started Group::alltoall_base(at::Tensor& out, at::Tensor& in, Splits& out
   const auto from = call->input(in);
   const Buffer to = call->output(out);
   return start(c10d::OpType::ALLTOALL_BASE, call, [&](Communicator& communicator) {
-    return communicator.all_to_all_async(from, to, send_counts, recv_counts, options_of(options));
+    return communicator.all_to_all_async(from, to, send_counts, recv_counts,
+                                         options_of(options, call->stream()));
   });
 }
 
@@ -359,13 +365,14 @@ Group::Started Group::alltoall(Tensors& out, Tensors& in, const c10d::AllToAllOp
   const auto from = call->inputs(in);
   const auto to = call->outputs(out);
   return start(c10d::OpType::ALLTOALL, call, [&](Communicator& communicator) {
-    return communicator.all_to_all_async(from, to, options_of(options));
+    return communicator.all_to_all_async(from, to, options_of(options, call->stream()));
   });
 }
 
 Group::Started Group::send(Tensors& data, int to, int tag) {
   const auto call = make_call("send");
   call->is_message = call->is_send = true;
+  call->takes_devices = false;
   const auto buffer = call->input(only(data, "send"));
   return start(c10d::OpType::SEND, call,
                [&](Communicator& communicator) { return communicator.send_async(buffer, to, tag); });
@@ -374,6 +381,7 @@ Group::Started Group::send(Tensors& data, int to, int tag) {
 Group::Started Group::recv(Tensors& data, int from, int tag) {
   const auto call = make_call("recv");
   call->is_message = true;
+  call->takes_devices = false;
   const Buffer buffer = call->output(only(data, "recv"));
   return start(c10d::OpType::RECV, call,
                [&](Communicator& communicator) { return communicator.recv_async(buffer, from, tag); });
@@ -382,6 +390,7 @@ Group::Started Group::recv(Tensors& data, int from, int tag) {
 Group::Started Group::recvAnysource(Tensors& data, int tag) {
   const auto call = make_call("recvAnySource");
   call->is_message = true;
+  call->takes_devices = false;
   const Buffer buffer = call->output(only(data, "recv"));
   return start(c10d::OpType::RECVANYSOURCE, call,
                [&](Communicator& communicator) { return communicator.recv_any_async(buffer, tag); });

@@ -29,8 +29,9 @@ inline std::chrono::nanoseconds nanoseconds_of(std::chrono::milliseconds timeout
 
 /// A timeout that is not set is 0 or -1 ms: the group's.
 template <typename Options>
-CallOptions options_of(const Options& options) {
+CallOptions options_of(const Options& options, void* stream = nullptr) {
   CallOptions made;
+  made.stream = stream;
   if (options.timeout.count() > 0) made.timeout = nanoseconds_of(options.timeout);
   made.waits_at_once = waits_at_once(options);
   return made;
@@ -111,7 +112,8 @@ class Group final : public Base {
   }
   /// With the group's algorithm, and its wire format if the call can have one and TCP carries it.
   template <typename Asked>
-  CallOptions all_reduce_options(const Asked& options, const at::Tensor& tensor) const;
+  CallOptions all_reduce_options(const Asked& options, const at::Tensor& tensor,
+                                 void* stream = nullptr) const;
   bool is_closed() const { return *closed_; }
   /// Whether this rank shares a host's memory with another rank.
   bool shares_host() const;
@@ -170,8 +172,8 @@ class Group final : public Base {
 };
 
 template <typename Asked>
-CallOptions Group::all_reduce_options(const Asked& options, const at::Tensor& tensor) const {
-  CallOptions made = options_of(options);
+CallOptions Group::all_reduce_options(const Asked& options, const at::Tensor& tensor, void* stream) const {
+  CallOptions made = options_of(options, stream);
   made.algorithm = options_->algorithm;
   const bool averages = options.reduceOp == c10d::ReduceOp::SUM || options.reduceOp == c10d::ReduceOp::AVG;
   if (has_network_ && averages && tensor.scalar_type() == at::kFloat) made.wire = options_->wire;

@@ -22,7 +22,7 @@ def register():
 
 def _register(dist):
     if "KOLO" not in dist.Backend._plugins:
-        devices = {"devices": ["cpu"]} if hasattr(dist.Backend, "backend_capability") else {}  # from 2.0 on
+        devices = {"devices": ["cpu", "cuda"]} if hasattr(dist.Backend, "backend_capability") else {}  # from 2.0 on
         dist.Backend.register_backend("kolo", _create, extended_api=True, **devices)
     if os.environ.get("KOLO_TORCH_AS_GLOO") == "1" and not hasattr(dist.distributed_c10d._new_process_group_helper, "__wrapped__"):
         _serve_gloo(dist, dist.distributed_c10d)

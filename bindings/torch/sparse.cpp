@@ -44,7 +44,7 @@ struct SparseSums::Sum {
     for (const auto i : c10::irange(tensor.dim()))
       (i < tensor.sparse_dim() ? length : width) *= static_cast<std::uint64_t>(tensor.size(i));
     if (width == 0) throw std::invalid_argument("all_reduce: rows of the sparse tensor have no elements");
-    const at::Tensor whole = tensor.coalesce();
+    const at::Tensor whole = tensor.coalesce().cpu();
     const at::Tensor indices = whole._indices().contiguous();
     values = whole._values().resolve_conj().resolve_neg().contiguous();
     rows.resize(static_cast<std::size_t>(indices.size(1)));

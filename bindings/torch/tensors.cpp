@@ -40,12 +40,17 @@ std::optional<DType> dtype_of_tensor(const at::Tensor& tensor) {
   }
 }
 
+Device device_of_tensor(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return {};
+  return {DeviceKind::cuda, static_cast<std::int16_t>(tensor.device().index())};
+}
+
 }  // namespace
 
 Buffer buffer_of(const at::Tensor& tensor) {
   if (const auto dtype = dtype_of_tensor(tensor))
-    return {tensor.data_ptr(), static_cast<std::uint64_t>(tensor.numel()), *dtype};
-  return {tensor.data_ptr(), tensor.nbytes(), DType::uint8};
+    return {tensor.data_ptr(), static_cast<std::uint64_t>(tensor.numel()), *dtype, device_of_tensor(tensor)};
+  return {tensor.data_ptr(), tensor.nbytes(), DType::uint8, device_of_tensor(tensor)};
 }
 
 bool is_plain(const at::Tensor& tensor) {

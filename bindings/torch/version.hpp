@@ -1,10 +1,11 @@
 // What differs between versions of PyTorch: a backend's base class, element types, the factor of a
-// premultiplied sum.
+// premultiplied sum, a stream's handle.
 #pragma once
 
 #include <optional>
 #include <stdexcept>
 
+#include <c10/core/Stream.h>
 #include <torch/version.h>
 
 #if TORCH_VERSION_MAJOR >= 2
@@ -34,6 +35,18 @@ template <typename Asked>
 bool waits_at_once(const Asked& options) {
   if constexpr (requires { options.asyncOp; }) return !options.asyncOp;
   return false;
+}
+
+/// What CallOptions::stream takes for a stream. Versions before 2.11 do not tell it: the host waits for what
+/// the stream holds, and the default stream stands for it.
+template <typename Stream = c10::Stream>
+void* handle_of(const Stream& stream) {
+  if constexpr (requires { stream.native_handle(); }) {
+    return stream.native_handle();
+  } else {
+    stream.synchronize();
+    return nullptr;
+  }
 }
 
 /// The element types that 1.13 lacks.

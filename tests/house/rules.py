@@ -34,7 +34,7 @@ TRAIN_ROOMS = {
     "tensor": {"libtorch", "ranks", "placement"},
     "hybrid": {"libtorch", "ranks"},
 }
-WITH_TORCH = {("train",), ("bindings", "torch"), ("examples", "train"), ("examples", "methods"), ("benchmarks", "train"), ("tests", "train"), ("tests", "docs"),
+WITH_TORCH = {("train",), ("bindings", "torch"), ("examples", "train"), ("examples", "methods"), ("benchmarks", "train"), ("tests", "train"), ("tests", "torch"), ("tests", "docs"),
               ("examples", "consumer", "train")}
 WITHOUT_TORCH = ("train", "compression")
 SOURCE_FOLDERS = ["include", "src", "train", "bindings", "cli", "benchmarks", "examples", "tests"]

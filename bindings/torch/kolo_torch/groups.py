@@ -76,18 +76,23 @@ def name_of(group=None):
 def backends(group):
     """kolo's backends of a process group; all groups if it is None."""
     groups = [group] if group is not None else list(_group_map())
-    groups = [one for one in groups if one != dist.GroupMember.NON_GROUP_MEMBER]
     found = []
     for one in groups:
-        if hasattr(one, "_get_backend"):  # from 2.0 on a group has a backend for each type of device
-            try:
-                one = one._get_backend(torch.device("cpu"))
-            except RuntimeError:
-                continue
-        one = getattr(one, "wrapped_pg", one)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
-        if _native.is_kolo(one):
-            found.append(one)
+        if one != dist.GroupMember.NON_GROUP_MEMBER:
+            found += [backend for backend in _by_device(one) if _native.is_kolo(backend) and backend not in found]
     return found
+
+
+def _by_device(group):
+    if not hasattr(group, "_get_backend"):  # before 2.0 a group has one backend
+        yield getattr(group, "wrapped_pg", group)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+        return
+    for device in group._device_types:
+        try:
+            backend = group._get_backend(device)
+        except RuntimeError:
+            continue
+        yield getattr(backend, "wrapped_pg", backend)
 
 
 def _group_map():
@@ -101,7 +106,8 @@ def _as_custom(create):
         group = create(backend, *rest)
         if _native.is_kolo(backend):
             custom = dist.ProcessGroup.BackendType.CUSTOM
-            group._register_backend(torch.device("cpu"), custom, backend)
+            for device in "cpu", "cuda":
+                group._register_backend(torch.device(device), custom, backend)
             group._set_default_backend(custom)
         return group
 
