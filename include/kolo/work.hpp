@@ -36,8 +36,8 @@ class [[nodiscard]] Work {
   /// The same for at most `timeout`; returns whether the operation is done. The operation itself goes on:
   /// `timeout` does not end it, the communicator's own timeout does.
   [[nodiscard]] bool wait(std::chrono::nanoseconds timeout) const;
-  /// Work that is put on `stream` (cudaStream_t) from now on sees the result. Where the host sums, it is
-  /// wait().
+  /// Work that is put on `stream` (cudaStream_t) from now on sees the result. Returns when NCCL has the
+  /// call; where the host carries it out, it is wait(). An error that comes later is wait()'s.
   void order(void* stream) const;
   /// Makes progress once, without blocking, unless another thread makes it at this moment; returns done(),
   /// and throws the operation's error.

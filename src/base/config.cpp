@@ -119,6 +119,10 @@ Config read() {
   c.tls_authority = text("KOLO_TLS_CA", "");
   c.metrics = text("KOLO_METRICS", "");
   c.timeline = text("KOLO_TIMELINE", "");
+  c.gpu = text("KOLO_GPU", c.gpu);
+  if (c.gpu != "auto" && c.gpu != "nccl" && c.gpu != "staged")
+    throw InvalidArgumentError("KOLO_GPU=\"" + c.gpu + "\" must be auto, nccl or staged", {});
+  c.nccl_library = text("KOLO_NCCL_LIBRARY", "");
   c.spin_us = number<std::int64_t>("KOLO_SPIN_US", c.spin_us, -1, 1'000'000);
   check_tls(c);
   return c;

@@ -30,6 +30,8 @@ struct Config {
   std::string tls_authority;    ///< KOLO_TLS_CA: the certificate that signed those of all ranks.
   std::string metrics;          ///< KOLO_METRICS: port, or address:port, of the metrics; empty: none.
   std::string timeline;         ///< KOLO_TIMELINE: the folder for the timelines of all ranks; empty: none.
+  std::string gpu = "auto";     ///< KOLO_GPU: auto, nccl or staged: what calls on devices' memory run on.
+  std::string nccl_library;     ///< KOLO_NCCL_LIBRARY: NCCL's file; empty: it is looked for.
   std::int64_t spin_us = -1;    ///< KOLO_SPIN_US: spin before sleeping; -1: by cores and ranks.
 };
 

@@ -100,7 +100,8 @@ std::string comm::describe(const transport::Signature& signature) {
   text += fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
   if (schedule::has_root(collective))
     text += fmt::format(", root {}", signature.root & ((1 << comm::kBatchShift) - 1));
-  if (signature.algorithm == comm::kStaged) text += ", on a device";
+  if (signature.algorithm == comm::kOnDevice) text += ", on a device";
+  if (signature.algorithm == comm::kListsOnDevice) text += ", in lists on a device";
   if (signature.algorithm < all.size()) text += fmt::format(", {}", all[signature.algorithm].name);
   if (batched > 0) text += fmt::format(", {} calls of a batch", batched);
   if (const Wire wire = wire_of(signature); wire != Wire::native) {
@@ -226,9 +227,12 @@ std::shared_ptr<const engine::PreparedCall> Communicator::State::prepare(const s
   return prepared;
 }
 
-transport::Signature Communicator::State::staged_signature(const schedule::CallKey& key,
-                                                           const CallOptions& options) const {
-  transport::Signature signature = signature_of(key, comm::kStaged, options.algorithm);
+transport::Signature Communicator::State::device_signature(const schedule::CallKey& key,
+                                                           const CallOptions& options, bool has_lists) const {
+  // Where all ranks have all parts, NCCL has one call for parts side by side, and another one for others.
+  const bool differs = has_lists && !schedule::has_root(key.collective);
+  transport::Signature signature =
+      signature_of(key, differs ? comm::kListsOnDevice : comm::kOnDevice, options.algorithm);
   mark(signature, options);
   return signature;
 }

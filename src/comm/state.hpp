@@ -126,7 +126,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   void refuse(const Status& status) const;
   /// The same, of a call that has buffers on a device.
   Work start_on_device(comm::Call&& call, comm::CountSpan counts, comm::CountSpan recv_counts);
-  transport::Signature staged_signature(const schedule::CallKey& key, const CallOptions& options) const;
+  transport::Signature device_signature(const schedule::CallKey& key, const CallOptions& options,
+                                        bool has_lists) const;
   /// Adds what the call is for.
   void mark(transport::Signature& signature, const CallOptions& options) const {
     const bool has_own = !options.label.empty();
@@ -151,8 +152,8 @@ namespace kolo::comm {
 
 /// Signature::root is the root and, above it, the number of calls of a batch that are one.
 inline constexpr int kBatchShift = 16;
-/// Signature::algorithm of a call on a device's memory.
-inline constexpr std::uint8_t kStaged = 255;
+/// Signature::algorithm of a call on a device's memory, and of one whose parts are in lists.
+inline constexpr std::uint8_t kOnDevice = 255, kListsOnDevice = 254;
 
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)"; of a message what it carries: "4 float32".
 std::string describe(const transport::Signature& signature);

@@ -82,8 +82,8 @@ void Work::wait() const {
   if (operation_ != nullptr) outcome(*operation_).throw_if_error();
 }
 
-void Work::order(void* /*stream*/) const {
-  wait();  // the device has the result then
+void Work::order(void* stream) const {
+  if (operation_ == nullptr || !operation_->order(stream)) wait();  // the device has the result then
 }
 
 bool Work::wait(std::chrono::nanoseconds timeout) const {
@@ -133,7 +133,7 @@ std::chrono::nanoseconds Work::duration() const noexcept {
 }
 
 std::string Work::algorithm() const {
-  return operation_ ? operation_->spec().prepared->algorithm : std::string();
+  return operation_ ? operation_->algorithm() : std::string();
 }
 
 int Work::source() const noexcept {

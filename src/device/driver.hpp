@@ -1,6 +1,7 @@
 // Driver: the functions of the CUDA driver that kolo uses, found at run time.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 
@@ -17,6 +18,7 @@ using Address = unsigned long long;     // CUdeviceptr
 using Context = struct ContextHandle*;  // CUcontext
 using Stream = struct StreamHandle*;    // CUstream, cudaStream_t
 using Event = struct EventHandle*;      // CUevent
+using Uuid = std::array<char, 16>;      // CUuuid
 enum PointerAttribute : int {           // CUpointer_attribute
   memory_type = 2,
   is_managed = 8,
@@ -62,6 +64,7 @@ class Driver {
   Function<int*> device_get_count{library_, "cuDeviceGetCount"};
   Function<cuda::DeviceNumber*, int> device_get{library_, "cuDeviceGet"};
   Function<char*, int, cuda::DeviceNumber> device_get_name{library_, "cuDeviceGetName"};
+  Function<cuda::Uuid*, cuda::DeviceNumber> device_get_uuid{library_, "cuDeviceGetUuid_v2"};
   Function<cuda::Context*, cuda::DeviceNumber> device_primary_ctx_retain{library_,
                                                                          "cuDevicePrimaryCtxRetain"};
   Function<cuda::DeviceNumber> device_primary_ctx_release{library_, "cuDevicePrimaryCtxRelease_v2"};
@@ -71,6 +74,7 @@ class Driver {
   Function<cuda::Stream> stream_destroy{library_, "cuStreamDestroy_v2"};
   Function<cuda::Stream> stream_synchronize{library_, "cuStreamSynchronize"};
   Function<cuda::Stream, cuda::Context*> stream_get_ctx{library_, "cuStreamGetCtx"};
+  Function<cuda::Stream, cuda::Event, unsigned> stream_wait_event{library_, "cuStreamWaitEvent"};
   Function<cuda::Event*, unsigned> event_create{library_, "cuEventCreate"};
   Function<cuda::Event> event_destroy{library_, "cuEventDestroy_v2"};
   Function<cuda::Event, cuda::Stream> event_record{library_, "cuEventRecord"};

@@ -31,6 +31,12 @@ Gpu::~Gpu() {
   if (context_ != nullptr) static_cast<void>(driver_.device_primary_ctx_release(number_));
 }
 
+Result<cuda::Uuid> Gpu::uuid() const {
+  cuda::Uuid uuid{};
+  if (Status s = driver_.device_get_uuid(&uuid, number_); !s.ok()) return s;
+  return uuid;
+}
+
 Gpu::Current::Current(const Gpu& gpu)
     : driver_(gpu.driver_), status_(driver_.ctx_push_current(gpu.context_)) {}
 

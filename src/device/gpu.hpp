@@ -23,6 +23,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 
   int index() const noexcept { return index_; }
   const Driver& driver() const noexcept { return driver_; }
+  /// The same for all processes that use this device.
+  Result<cuda::Uuid> uuid() const;
 
   /// The calling thread uses this device as long as the object lives.
   class Current {

@@ -26,6 +26,8 @@ class Event {
 
   /// After all that `stream` has to do now.
   Status record(cuda::Stream stream) { return gpu_->driver().event_record(handle_, stream); }
+  /// What `stream` gets to do from now on begins after it.
+  Status hold_back(cuda::Stream stream) const { return gpu_->driver().stream_wait_event(stream, handle_, 0); }
   /// Whether what was recorded last is over, or the error that the device has met.
   Result<bool> reached() const;
 

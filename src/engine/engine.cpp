@@ -175,14 +175,32 @@ void Engine::release(Operation& ended) {
   detector_.forget(operation.get());
   observe_end(*operation);
   add_callbacks(operation);
-  Executor& executor = executor_of(operation->spec());
-  executor.retire(std::move(operation));
+  if (!operation->is_watch()) executor_of(operation->spec()).retire(std::move(operation));
   driver_.notify_waiting();
 }
 
 void Engine::adopt(Operation& operation, const OperationSpec& spec) {
   const auto lock = driver_.enter();
   operation.take(spec, true);
+}
+
+std::shared_ptr<Operation> Engine::watch(const OperationSpec& spec) {
+  const auto lock = driver_.enter();
+  auto watch = std::make_shared<Watch>(weak_from_this(), rank_);
+  watch->take(spec, true);
+  if (failure_) {
+    watch->end(status_for(*watch, *failure_), watch->started());
+    return watch;
+  }
+  active_.add(watch);
+  ++spec.group->operations;
+  links_quiet_since_ = {};
+  return watch;
+}
+
+void Engine::unwatch(Operation& watch) {
+  const auto lock = driver_.enter();
+  release(watch);
 }
 
 void Engine::finish(const std::shared_ptr<Operation>& operation, Status status) {

@@ -75,9 +75,18 @@ class Engine final : private Driven,
   /// Ends all operations of this engine and of its peers with an error that blames this rank: "rank 1 WHAT".
   /// Thread-safe.
   void fail(Code code, const std::string& what);
+  /// Whether nothing more will succeed. Thread-safe.
+  bool has_failed() const {
+    const auto lock = driver_.enter();
+    return failure_.has_value();
+  }
   /// Makes `operation`, which no executor runs, one of this engine's, until finish(): for callers it is like
   /// those that executors run. A failure of the engine does not end it. Thread-safe.
   void adopt(Operation& operation, const OperationSpec& spec);
+  /// For what ranks do together without the engine: an operation that waits for all other ranks, and ends
+  /// with the engine's failure, or unwatch(). No thread is woken for it: poll with test(). Thread-safe.
+  std::shared_ptr<Operation> watch(const OperationSpec& spec);
+  void unwatch(Operation& watch);
   /// `status`: that of the engine's failure counts, if there is one.
   void finish(const std::shared_ptr<Operation>& operation, Status status);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.

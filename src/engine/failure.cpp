@@ -316,7 +316,7 @@ WaitingCall Engine::waiting_call(Operation& operation) const {
   WaitingCall call{&operation,
                    kind,
                    spec.timeout,
-                   spec.team() != nullptr,
+                   spec.team() != nullptr || operation.is_watch(),
                    {spec.group->context, in_ms(spec.timeout), spec.sequence, spec.signature},
                    spec.ranks(),
                    operation.waiting_for(),

@@ -86,7 +86,7 @@ std::optional<Failure> FailureDetector::check(const WaitingCall& call, Clock::ti
   if (auto silent = find_silent(call, now)) return silent;
   Inquiry& inquiry = inquiry_of(call);
   const auto idle = now - call.last_progress;
-  if (call.in_shared_memory && idle > kAskAfter && now - inquiry.asked > kAskAfter)
+  if (call.is_without_messages && idle > kAskAfter && now - inquiry.asked > kAskAfter)
     ping_all(call, inquiry, now);
   const auto window = window_of(call.timeout);
   if (idle < call.timeout - window) return std::nullopt;
@@ -113,7 +113,7 @@ std::optional<Failure> FailureDetector::find_silent(const WaitingCall& call, Clo
     if (peer == rank_ || state.has_ended || state.has_left) continue;  // find_gone() reports these
     // All that the peer had to send may have come, and wait to be taken in.
     const bool is_needed =
-        state.is_awaited || call.in_shared_memory || call.kind >= WaitingCall::Kind::receive_from_any;
+        state.is_awaited || call.is_without_messages || call.kind >= WaitingCall::Kind::receive_from_any;
     if (!is_needed || !is_silent(peer, call.ping, now)) continue;
     return Failure{
         Code::peer_lost, peer,

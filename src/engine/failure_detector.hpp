@@ -52,7 +52,7 @@ struct WaitingCall {
   const void* operation;  ///< identifies it
   Kind kind;
   std::chrono::nanoseconds timeout;  ///< longest time without progress; other ranks may have others
-  bool in_shared_memory;             ///< a collective without messages
+  bool is_without_messages;          ///< a collective in shared memory, or what ranks do without the engine
   Ping ping;                         ///< asks a peer about it
   const std::vector<int>& ranks;
   std::vector<int> awaited;  ///< of `ranks`; may contain this rank

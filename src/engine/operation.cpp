@@ -30,4 +30,11 @@ void Operation::end(Status status, Clock::time_point when) {
   completions_.clear();
 }
 
+std::vector<int> Watch::waiting_for() const {
+  std::vector<int> others;
+  for (std::size_t r = 0; r < spec_.ranks().size(); ++r)
+    if (spec_.ranks()[r] != rank_) others.push_back(static_cast<int>(r));
+  return others;
+}
+
 }  // namespace kolo::engine

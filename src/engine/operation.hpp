@@ -104,10 +104,17 @@ class Operation {
   virtual std::vector<int> waiting_for() const = 0;
   /// It cannot end without something from this rank, or for it.
   virtual bool needs(int rank) const = 0;
+  /// No executor runs it: see Engine::watch().
+  virtual bool is_watch() const { return false; }
   /// It waits for its turn behind another operation.
   virtual bool is_behind() const { return false; }
   /// A receive from any rank for which no message has come.
   bool is_unmatched() const noexcept { return source_ == kAnySource; }
+
+  /// Any thread: as Work::algorithm().
+  virtual std::string algorithm() const { return spec_.prepared->algorithm; }
+  /// Any thread: as Work::order(), but returns false where the caller must wait until it is done.
+  virtual bool order(void* /*stream*/) { return false; }
 
   /// --- For the engine and its executors. ---
   void take(const OperationSpec& spec, bool is_timed);
@@ -155,6 +162,19 @@ class Operation {
   // Stored with release after status_ and ended_, loaded with acquire by the threads that then read them
   // without the lock. Reset, relaxed, before any thread but the caller's has the operation.
   std::atomic<bool> done_{false};
+};
+
+/// Engine::watch().
+class Watch final : public Operation {
+ public:
+  /// `rank`: this one, of the engine.
+  Watch(std::weak_ptr<Engine> owner, int rank) : Operation(std::move(owner)), rank_(rank) {}
+  std::vector<int> waiting_for() const override;
+  bool needs(int) const override { return true; }
+  bool is_watch() const override { return true; }
+
+ private:
+  const int rank_;
 };
 
 }  // namespace kolo::engine

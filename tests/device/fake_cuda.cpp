@@ -67,6 +67,9 @@ struct Fake {
   int most_us = 0, unregistered_copies = 0;
   std::mt19937 random{1};
   bool forgets_records = false;
+
+  /// What waits on a stream ends when the device has failed.
+  bool has_failed() const { return !failed.empty(); }
 };
 
 Fake& fake() {
@@ -84,6 +87,7 @@ int enter(const char* function) {
   if (f.fails_at == 0 || (!f.failing.empty() && f.failing != function)) return kSuccess;
   if (++f.seen < f.fails_at) return kSuccess;
   if (f.failed.empty()) f.failed = function;
+  f.changed.notify_all();
   // A device that has failed does nothing more.
   f.changed.wait(lock, [&] {
     return std::ranges::none_of(f.streams, [](const auto& one) { return one.second->is_busy; });
@@ -257,6 +261,13 @@ int fake_cuda_calls() {
   const std::lock_guard lock(fake().mutex);
   return fake().calls;
 }
+int fake_cuda_enter(const char* function) {
+  return enter(function);
+}
+bool fake_cuda_put(void* stream, void (*work)(void*), void* argument) {
+  const std::lock_guard lock(fake().mutex);
+  return put(stream, [=] { work(argument); }) == kSuccess;
+}
 const char* fake_cuda_failed() {
   return fake().failed.c_str();
 }
@@ -315,6 +326,11 @@ int cuDeviceGet(int* device, int ordinal) {
 int cuDeviceGetName(char* name, int length, int) {
   ENTER();
   std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
+  return kSuccess;
+}
+int cuDeviceGetUuid_v2(char* uuid, int device) {
+  ENTER();
+  std::memset(uuid, device + 1, 16);
   return kSuccess;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
@@ -413,6 +429,17 @@ int cuEventQuery(void* event) {
   const auto found = fake().events.find(static_cast<FakeEvent*>(event));
   if (found == fake().events.end()) return kInvalidHandle;
   return found->second->reached >= found->second->recorded ? kSuccess : kNotReady;
+}
+int cuStreamWaitEvent(void* stream, void* event, unsigned) {
+  ENTER();
+  Fake& f = fake();
+  const std::lock_guard lock(f.mutex);
+  const auto found = f.events.find(static_cast<FakeEvent*>(event));
+  if (found == f.events.end()) return kInvalidHandle;
+  return put(stream, [one = found->second, number = found->second->recorded] {
+    std::unique_lock own(fake().mutex);
+    fake().changed.wait(own, [&] { return one->reached >= number || fake().has_failed(); });
+  });
 }
 int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void* stream) {
   ENTER();

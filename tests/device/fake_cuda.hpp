@@ -19,6 +19,11 @@ void fake_cuda_write_on(void* stream, void* to, const void* from, std::size_t by
 /// A kernel that reads: copies to the host at its place in the stream's work.
 void fake_cuda_read_on(void* stream, void* to, const void* from, std::size_t bytes);
 
+/// Of another fake: the code that a test wants this call of a function to have.
+int fake_cuda_enter(const char* function);
+/// A kernel of another fake: calls `work` at its place in the stream's work. False: there is no such stream.
+bool fake_cuda_put(void* stream, void (*work)(void*), void* argument);
+
 /// The function's call of that number from now on, 1 is the next, and all after it, fail with this code. 0:
 /// none.
 /// "": calls of any function are counted.

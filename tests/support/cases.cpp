@@ -83,7 +83,7 @@ void reduce(const Case& c, std::uint64_t count) {
 }
 
 void scatter(const Case& c, std::uint64_t count) {
-  const bool uneven = !c.algorithm(schedule::Collective::scatter).even_parts_only;
+  const bool uneven = !c.has_limit(schedule::Collective::scatter, &algorithms::Algorithm::even_parts_only);
   const auto parts = c.parts(count, uneven);
   const auto counts = uneven ? parts : std::vector<std::uint64_t>();
   const std::uint64_t begin = Case::before(parts, c.rank());
@@ -104,7 +104,7 @@ void scatter(const Case& c, std::uint64_t count) {
 }
 
 void gather(const Case& c, std::uint64_t count) {
-  const bool uneven = !c.algorithm(schedule::Collective::gather).even_parts_only;
+  const bool uneven = !c.has_limit(schedule::Collective::gather, &algorithms::Algorithm::even_parts_only);
   const auto parts = c.parts(count, uneven);
   const auto counts = uneven ? parts : std::vector<std::uint64_t>();
   const std::uint64_t begin = Case::before(parts, c.rank());
@@ -145,12 +145,11 @@ void all_to_all(const Case& c, std::uint64_t count) {
   };
   c.communicator.all_to_all(data.buffer(), out.buffer(), {}, {}, c.options);
   out.expect("all_to_all", expected);
-  const algorithms::Algorithm& algorithm = c.algorithm(schedule::Collective::all_to_all);
-  if (!algorithm.out_of_place_only) {
+  if (!c.has_limit(schedule::Collective::all_to_all, &algorithms::Algorithm::out_of_place_only)) {
     c.communicator.all_to_all(data.buffer(), c.options);
     data.expect("all_to_all in place", expected);
   }
-  if (algorithm.even_parts_only) return;
+  if (c.has_limit(schedule::Collective::all_to_all, &algorithms::Algorithm::even_parts_only)) return;
 
   // Rank a sends (a + 2 b) % 4 times count / 7 + 1 elements to rank b.
   const auto amount = [&](int from, int to) {

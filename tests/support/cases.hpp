@@ -28,8 +28,10 @@ struct Case {
   Array array(std::uint64_t count) const {
     return memory ? Array(count, dtype, memory(Array::bytes_for(count, dtype))) : Array(count, dtype);
   }
-  const algorithms::Algorithm& algorithm(schedule::Collective collective) const {
-    return *algorithms::parse_algorithm(collective, options.algorithm).value().algorithm;
+  /// Whether the algorithm, if one is named, cannot do what others can.
+  bool has_limit(schedule::Collective collective, bool algorithms::Algorithm::*limit) const {
+    if (options.algorithm.empty()) return false;
+    return algorithms::parse_algorithm(collective, options.algorithm).value().algorithm->*limit;
   }
   /// Equal parts, or uneven parts, of which some are empty and one is tiny. Uneven parts add up to `total`.
   std::vector<std::uint64_t> parts(std::uint64_t total, bool uneven = true) const {

@@ -176,7 +176,8 @@ void gather(const Listed& l) {
 
 void all_to_all(const Listed& l, std::uint64_t count) {
   const Case& c = l.c;
-  const bool uneven = l.listing.uneven && !c.algorithm(schedule::Collective::all_to_all).even_parts_only;
+  const bool uneven = l.listing.uneven &&
+                      !c.has_limit(schedule::Collective::all_to_all, &algorithms::Algorithm::even_parts_only);
   const auto amount = [&](int from, int to) {
     return uneven ? static_cast<std::uint64_t>((from + 2 * to) % 4) * (count / 7 + 1)
                   : count / static_cast<std::uint64_t>(c.size());

@@ -1,13 +1,20 @@
 #include "comm/device/device_calls.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <new>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/log.hpp"
+#include "comm/device/broken.hpp"
+#include "comm/device/gpu_engine.hpp"
+#include "comm/device/looks.hpp"
 #include "comm/device/staged_run.hpp"
 
 namespace kolo {
@@ -15,6 +22,10 @@ namespace {
 
 /// As Communicator::State::meet() numbers.
 constexpr std::uint64_t kForDevices = 1;
+// NCCL's kernels end when they see that they shall, but work before them on other streams may be late.
+constexpr std::chrono::seconds kAbortTime{1};
+// For what NCCL still has to send when a rank leaves.
+constexpr std::chrono::seconds kLeaveTime{5};
 
 /// The device of a call's buffers.
 class CommonDevice {
@@ -58,14 +69,60 @@ std::vector<B> on_host(std::span<const B> buffers) {
 /// What the caller waits for.
 class Communicator::State::DeviceCalls::DeviceOperation final : public engine::Operation {
  public:
-  using Operation::Operation;
+  DeviceOperation(std::weak_ptr<engine::Engine> owner, std::shared_ptr<engine::Operation> presence_,
+                  std::shared_ptr<const device::Gpu> gpu)
+      : Operation(std::move(owner)), presence(std::move(presence_)), gpu_(std::move(gpu)) {}
 
   std::vector<int> waiting_for() const override {
     return presence->done() ? std::vector<int>() : presence->waiting_for();
   }
   bool needs(int) const override { return false; }
+  std::string algorithm() const override { return is_nccl_ ? "nccl" : spec().prepared->algorithm; }
 
-  std::shared_ptr<engine::Operation> presence;  ///< the call without data
+  bool order(void* stream) override {
+    std::unique_lock lock(mutex_);
+    if (is_forked_copy()) return false;
+    changed_.wait(lock, [this] { return place_ != Place::unknown; });
+    if (place_ != Place::on_stream) return false;
+    const device::Gpu::Current current(*gpu_);
+    current.status().throw_if_error();
+    end_.hold_back(static_cast<device::cuda::Stream>(stream)).throw_if_error();
+    return true;
+  }
+
+  /// --- For the thread of the calls. ---
+  /// From now on work can be ordered behind `end`.
+  void put_before(device::Event&& end) {
+    const std::lock_guard lock(mutex_);
+    end_ = std::move(end);
+    is_nccl_ = true;
+    place_ = Place::on_stream;
+    changed_.notify_all();
+  }
+  bool has_ended() const {
+    auto reached = end_.reached();  // only the thread that asks puts another event there
+    comm::require_sound(reached.status());
+    return reached.value();
+  }
+  /// The host carries it out, or has seen its end.
+  void leave_stream() {
+    const std::lock_guard lock(mutex_);
+    end_ = {};
+    place_ = Place::elsewhere;
+    changed_.notify_all();
+  }
+
+  const std::shared_ptr<engine::Operation> presence;  ///< the call without data
+
+ private:
+  enum class Place { unknown, on_stream, elsewhere };
+
+  const std::shared_ptr<const device::Gpu> gpu_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Place place_ = Place::unknown;
+  device::Event end_;
+  std::atomic<bool> is_nccl_ = false;
 };
 
 struct Communicator::State::DeviceCalls::Job {
@@ -77,6 +134,8 @@ struct Communicator::State::DeviceCalls::Job {
   std::shared_ptr<const device::Gpu> gpu;
   device::Event begin;  ///< what the caller's stream held
   std::chrono::nanoseconds timeout;
+
+  bool fits_nccl() const { return comm::NcclGroup::has(key, options); }
 };
 
 Communicator::State::DeviceCalls::DeviceCalls(State& outer)
@@ -88,7 +147,7 @@ Communicator::State::DeviceCalls::~DeviceCalls() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
-    if (!jobs_.empty()) outer_.engine->fail(Code::peer_lost, "destroyed its communicator");
+    if (unfinished_ > 0) outer_.engine->fail(Code::peer_lost, "destroyed its communicator");
   }
   changed_.notify_all();
   thread_.join();
@@ -162,7 +221,7 @@ Work Communicator::State::DeviceCalls::start(comm::Call&& call, comm::CountSpan 
   job->timeout = job->options.timeout.count() > 0 ? job->options.timeout : outer_.timeout.load();
 
   const auto presence = std::make_shared<engine::PreparedCall>(*barrier_);
-  presence->signature = outer_.staged_signature(job->key, job->options);
+  presence->signature = outer_.device_signature(job->key, job->options, job->parts.are_listed);
   presence->algorithm = "staged";
   engine::OperationSpec spec;
   spec.prepared = presence.get();
@@ -171,13 +230,14 @@ Work Communicator::State::DeviceCalls::start(comm::Call&& call, comm::CountSpan 
   spec.timeout = job->timeout;
   spec.counts = false;
   spec.call = spec.sequence = ++outer_.calls;
-  job->operation = std::make_shared<DeviceOperation>(outer_.engine);
-  job->operation->presence = outer_.engine->start(spec, false);
+  job->operation =
+      std::make_shared<DeviceOperation>(outer_.engine, outer_.engine->start(spec, false), job->gpu);
   outer_.engine->adopt(*job->operation, spec);
   const Work work(job->operation);
   {
     const std::lock_guard own(mutex_);
     jobs_.push_back(std::move(job));
+    ++unfinished_;
   }
   changed_.notify_all();
   return work;
@@ -205,48 +265,192 @@ comm::Staging& Communicator::State::DeviceCalls::staging_of(const Job& job) {
 
 void Communicator::State::DeviceCalls::run() {
   std::unique_lock lock(mutex_);
+  int looks = 0;  // without news
   while (true) {
-    changed_.wait(lock, [this] { return ends_ || !jobs_.empty(); });
-    if (jobs_.empty()) break;
-    Job& job = *jobs_.front();
+    changed_.wait(lock, [this] { return ends_ || !jobs_.empty() || !running_.empty(); });
+    if (jobs_.empty() && running_.empty()) break;
+    std::unique_ptr<Job> next;
+    if (!jobs_.empty()) {
+      next = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
     lock.unlock();
-    Status status = carry_out(job);
-    const auto operation = job.operation;
-    std::unique_ptr<Job> ended;  // the caller expects its reduction to be gone
-    lock.lock();
-    ended = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    ended.reset();
-    outer_.engine->finish(operation, std::move(status));
+    const bool is_news = next != nullptr || look_at_running();
+    if (next != nullptr) carry_out(std::move(next));
+    looks = is_news ? 0 : looks + 1;
+    if (!is_news) comm::pause(looks);
     lock.lock();
   }
   lock.unlock();
+  close();
+}
+
+/// Returns what is wrong: with a device, with NCCL, or with the engine, which has failed then.
+Status Communicator::State::DeviceCalls::guard(const std::function<void()>& part) {
+  try {
+    part();
+    return {};
+  } catch (const comm::Broken& broken) {
+    return broken.status;
+  } catch (const Error& error) {
+    return Status(Code::system, error.what());
+  } catch (const std::bad_alloc&) {
+    return outer_.engine->end_without_memory();
+  }
+}
+
+void Communicator::State::DeviceCalls::carry_out(std::unique_ptr<Job> job) {
+  const device::Gpu::Current current(*job->gpu);
+  bool is_on_stream = false;
+  Status status = guard([&] {
+    comm::require_sound(current.status());
+    if (job->fits_nccl() && !has_engine_) choose_engine(*job);
+    is_on_stream = job->fits_nccl() && nccl_ != nullptr;
+    if (is_on_stream) return put_on_stream(*job);
+    while (!running_.empty()) look_at_running();
+    job->operation->leave_stream();
+    move_pieces(*job);
+  });
+  if (status.ok() && is_on_stream) return running_.push_back(std::move(job));
+  if (!status.ok()) {
+    // Other ranks wait for this one. Where the engine has failed already, this does nothing.
+    outer_.engine->fail(status.code(), fmt::format("cannot go on with call {}: {}",
+                                                   job->operation->spec().call, status.message()));
+    fail_running(status);
+  }
+  end(std::move(job), std::move(status));
+}
+
+void Communicator::State::DeviceCalls::end(std::unique_ptr<Job> job, Status status) {
+  const auto operation = job->operation;
+  operation->leave_stream();
+  job.reset();  // the caller expects its reduction to be gone
+  {
+    const std::lock_guard lock(mutex_);
+    --unfinished_;
+  }
+  outer_.engine->finish(operation, std::move(status));
+}
+
+void Communicator::State::DeviceCalls::wait_for_presence(const Job& job) {
+  const Work presence(job.operation->presence);
+  while (!running_.empty() && !presence.wait(comm::kLook)) look_at_running();
+  presence.wait();
+}
+
+/// The ranks tell each other what they have, and all come to the same.
+void Communicator::State::DeviceCalls::choose_engine(const Job& job) {
+  wait_for_presence(job);
+  auto own = comm::GpuAbility::of(*job.gpu);
+  comm::require_sound(own.status());
+  std::vector<comm::GpuAbility> all(static_cast<std::size_t>(outer_.size));
+  const auto share = [&](schedule::Collective collective, const void* in, void* out, std::size_t bytes,
+                         std::size_t out_bytes) {
+    comm::Call call{.collective = collective,
+                    .in = ConstBuffer(in, bytes, DType::uint8),
+                    .out = Buffer(out, out_bytes, DType::uint8)};
+    pieces().run(std::move(call));
+  };
+  share(schedule::Collective::all_gather, &own.value(), all.data(), sizeof all[0],
+        all.size() * sizeof all[0]);
+  auto choice = comm::choose_gpu_engine(all);
+  comm::require_sound(choice.status());
+  log().info("rank {}: calls on devices are {}: {}", outer_.rank,
+             choice.value().engine == comm::GpuEngine::nccl ? "NCCL's" : "staged", choice.value().why);
+  has_engine_ = true;
+  if (choice.value().engine == comm::GpuEngine::staged) return;
+  device::nccl::UniqueId id{};
+  if (outer_.rank == 0) comm::require_sound(device::Nccl::instance().value_or_throw()->get_unique_id(&id));
+  share(schedule::Collective::broadcast, nullptr, &id, 0, sizeof id);
+  watch(job);
+  nccl_ = std::make_unique<comm::NcclGroup>(job.gpu, outer_.rank, outer_.size, id, [this] { look(); });
+}
+
+/// The first of the calls on NCCL's stream waits for the ranks.
+void Communicator::State::DeviceCalls::watch(const Job& job) {
+  if (watch_ == nullptr) watch_ = outer_.engine->watch(job.operation->spec());
+}
+
+void Communicator::State::DeviceCalls::unwatch() {
+  if (watch_ != nullptr) outer_.engine->unwatch(*std::exchange(watch_, nullptr));
+}
+
+/// While something waits for NCCL: throws once a rank is lost.
+void Communicator::State::DeviceCalls::look() {
+  if (outer_.engine->test(*watch_)) watch_->status().throw_if_error();
+}
+
+void Communicator::State::DeviceCalls::put_on_stream(Job& job) {
+  wait_for_presence(job);
+  if (nccl_ == nullptr) throw comm::Broken{Status(Code::system, "NCCL has failed")};
+  if (job.gpu->index() != nccl_->gpu().index()) {
+    comm::require_sound(Status(Code::invalid_argument,
+                               fmt::format("this communicator's calls run on cuda:{}, but the memory is "
+                                           "on cuda:{}",
+                                           nccl_->gpu().index(), job.gpu->index())));
+  }
+  watch(job);
+  auto end = device::Event::make(job.gpu);
+  comm::require_sound(end.status());
+  nccl_->put(job.key, job.parts, job.call.reduction.factor(), job.begin, end.value(), [this] { look(); });
+  job.operation->put_before(std::move(end).value());
+}
+
+/// Returns whether a call has ended.
+bool Communicator::State::DeviceCalls::look_at_running() {
+  if (running_.empty()) return false;
+  const device::Gpu::Current current(*running_.front()->gpu);
+  bool has_ended = false;
+  const Status status = guard([&] {
+    has_ended = running_.front()->operation->has_ended();
+    if (has_ended) return;
+    nccl_->require_sound();
+    look();
+  });
+  if (!status.ok()) {
+    outer_.engine->fail(status.code(),
+                        fmt::format("cannot go on with call {}: {}", running_.front()->operation->spec().call,
+                                    status.message()));
+    fail_running(status);
+    return true;
+  }
+  if (!has_ended) return false;
+  auto ended = std::move(running_.front());
+  running_.pop_front();
+  unwatch();
+  if (!running_.empty()) watch(*running_.front());
+  end(std::move(ended), {});
+  return true;
+}
+
+/// The engine has failed, so all ranks do this.
+void Communicator::State::DeviceCalls::fail_running(const Status& status) {
+  unwatch();
+  nccl_.reset();  // aborts
+  const auto deadline = Deadline::after(kAbortTime);
+  while (!running_.empty()) {
+    auto job = std::move(running_.front());
+    running_.pop_front();
+    // The device may still use the memory. A device that has failed does not tell.
+    static_cast<void>(guard([&] {
+      while (!job->operation->has_ended() && !deadline.passed()) std::this_thread::sleep_for(comm::kLook);
+    }));
+    end(std::move(job), status);
+  }
+}
+
+void Communicator::State::DeviceCalls::close() {
+  unwatch();
+  if (nccl_ != nullptr) {
+    const auto gpu = gpus_.at(nccl_->gpu().index());
+    const device::Gpu::Current current(*gpu);
+    if (!outer_.engine->has_failed()) nccl_->close(Deadline::after(kLeaveTime));
+    nccl_.reset();
+  }
   for (auto& [index, staging] : stagings_) {
     const device::Gpu::Current current(staging->gpu());
     staging.reset();
   }
-}
-
-Status Communicator::State::DeviceCalls::carry_out(Job& job) {
-  const device::Gpu::Current current(*job.gpu);
-  Status status = current.status();
-  try {
-    if (status.ok()) move_pieces(job);
-  } catch (const comm::Broken& broken) {
-    status = broken.status;
-  } catch (const Error& error) {  // of a call on a piece, after which the engine has failed
-    status = Status(Code::system, error.what());
-  } catch (const std::bad_alloc&) {
-    status = outer_.engine->end_without_memory();
-  }
-  if (!status.ok()) {
-    // Other ranks wait for this one. Where the engine has failed already, this does nothing.
-    outer_.engine->fail(status.code(), fmt::format("cannot go on with call {}: {}",
-                                                   job.operation->spec().call, status.message()));
-  }
-  job.begin = {};
-  return status;
 }
 
 void Communicator::State::DeviceCalls::move_pieces(Job& job) {

@@ -1,13 +1,16 @@
-// DeviceCalls: a communicator's calls on the memory of devices, by way of the host's memory.
+// DeviceCalls: a communicator's calls on the memory of devices.
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "base/service_thread.hpp"
+#include "comm/device/nccl_group.hpp"
 #include "comm/device/pieces.hpp"
 #include "comm/device/staging.hpp"
 #include "comm/state.hpp"
@@ -16,8 +19,9 @@ namespace kolo {
 
 /// Each call is two. One has no data: it begins at once, in its place among the communicator's calls, with
 /// the signature of the call, so that ranks that disagree, come late or are lost are found as ever. The other
-/// one is made of calls on pieces, in a group of their own, by a thread that also asks the device how far its
-/// copies are.
+/// one has the data, and a thread carries it out: on NCCL's stream, once all ranks are known to be in the
+/// call, or by calls on pieces in the host's memory, in a group of their own. Calls on NCCL's stream may
+/// follow each other there before they are over.
 struct Communicator::State::DeviceCalls {
  public:
   explicit DeviceCalls(State& outer);
@@ -37,18 +41,36 @@ struct Communicator::State::DeviceCalls {
   comm::Staging& staging_of(const Job& job);
   State& pieces();
   void run();
-  Status carry_out(Job& job);
+  void carry_out(std::unique_ptr<Job> job);
+  Status guard(const std::function<void()>& part);
+  void wait_for_presence(const Job& job);
+  void choose_engine(const Job& job);
+  void watch(const Job& job);
+  void unwatch();
+  void look();
+  bool look_at_running();
+  void put_on_stream(Job& job);
   void move_pieces(Job& job);
+  void fail_running(const Status& status);
+  void end(std::unique_ptr<Job> job, Status status);
+  void close();
 
   State& outer_;
   std::map<int, std::shared_ptr<const device::Gpu>> gpus_;  ///< under the State's mutex
   std::shared_ptr<const engine::PreparedCall> barrier_;
-  std::map<int, std::unique_ptr<comm::Staging>> stagings_;  ///< of the thread alone
-  std::shared_ptr<State> pieces_;                           ///< for calls on pieces; of the thread alone
+
+  // Of the thread alone.
+  std::map<int, std::unique_ptr<comm::Staging>> stagings_;
+  std::shared_ptr<State> pieces_;             ///< for calls on pieces, and what the ranks agree on
+  bool has_engine_ = false;                   ///< the ranks have chosen one
+  std::unique_ptr<comm::NcclGroup> nccl_;     ///< null: the host's memory, or NCCL has failed
+  std::deque<std::unique_ptr<Job>> running_;  ///< on NCCL's stream
+  std::shared_ptr<engine::Operation> watch_;  ///< of what waits for NCCL
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::unique_ptr<Job>> jobs_;  ///< the first one is under way
+  std::deque<std::unique_ptr<Job>> jobs_;  ///< that the thread has not begun
+  std::size_t unfinished_ = 0;
   bool ends_ = false;
   ServiceThread thread_;
 };

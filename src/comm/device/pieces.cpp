@@ -75,6 +75,7 @@ CallParts CallParts::of(const Call& call, const schedule::CallKey& key, int rank
       parts.out = {call.out};
     }
   }
+  parts.are_listed = call.lists != nullptr;
   parts.is_one = !is_divided;
   return parts;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "comm/call.hpp"
@@ -26,10 +27,15 @@ struct CallParts {
   std::vector<std::uint64_t> counts, recv_counts;
   std::uint64_t longest = 0;  ///< of the parts of any rank; where ranks do not know that, of this rank's
   bool is_known_to_all = true;
-  bool is_one = false;  ///< output may take the place of input
+  bool are_listed = false;  ///< in memory of their own
+  bool is_one = false;      ///< output may take the place of input
 
   /// Of a call that check() has passed, with this key.
   static CallParts of(const Call& call, const schedule::CallKey& key, int rank, int size);
+  /// Whether all ranks' parts are equally long, and side by side.
+  bool are_alike() const {
+    return !are_listed && std::ranges::adjacent_find(counts, std::not_equal_to()) == counts.end();
+  }
   /// Elements in these columns.
   std::uint64_t input(Columns columns) const;
   std::uint64_t output(Columns columns) const;

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/device/looks.hpp"
+
 namespace kolo::comm {
 namespace {
 
@@ -14,7 +16,6 @@ namespace {
 constexpr std::size_t kStagedBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kSlots = 4;
 constexpr std::size_t kLine = 64;
-constexpr auto kLook = std::chrono::microseconds(20);
 
 }  // namespace
 
@@ -47,13 +48,11 @@ bool StagedRun::has_reached(const device::Event& event) {
 
 /// Between two looks at the device.
 void StagedRun::pause(const char* what) {
-  constexpr int kYields = 200;
   if (Clock::now() - last_progress_ > timeout_) {
     require_sound(Status(Code::timeout, fmt::format("cuda:{}: {} after {:.1f} s", staging_.gpu().index(),
                                                     what, to_seconds(timeout_))));
   }
-  if (++looks_ < kYields) return std::this_thread::yield();
-  std::this_thread::sleep_for(kLook);
+  comm::pause(++looks_);
 }
 
 void StagedRun::wait_for(const device::Event& ready, const Work& presence) {

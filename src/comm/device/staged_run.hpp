@@ -7,19 +7,12 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "comm/device/broken.hpp"
 #include "comm/device/pieces.hpp"
 #include "comm/device/staging.hpp"
 #include "kolo/work.hpp"
 
 namespace kolo::comm {
-
-/// What is wrong with a device. Thrown and caught by the thread of the calls on devices.
-struct Broken {
-  Status status;
-};
-inline void require_sound(Status status) {
-  if (!status.ok()) throw Broken{std::move(status)};
-}
 
 /// Copies pieces down, has them carried out, and copies what came of them up, several at a time.
 class StagedRun {
