@@ -44,8 +44,6 @@ class Driver {
   /// "cuEventRecord: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", with Code::system.
   static Status status_of(const char* function, int code);
 
-  const Library& library() const noexcept { return library_; }
-
  private:
   template <typename... Parameters>
   using Function = device::Function<Driver, Parameters...>;

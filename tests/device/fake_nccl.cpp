@@ -1,5 +1,7 @@
 #include "device/fake_nccl.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -28,6 +30,11 @@ constexpr int kFirstFactor = 5;  // operations from here on are premultiplied su
 struct Id {
   char bytes[128];
 };
+
+/// Ids begin with it.
+std::string process() {
+  return std::to_string(::getpid()) + "/";
+}
 
 struct Mail {
   const std::byte* data;  ///< null: the sender has aborted
@@ -322,7 +329,7 @@ int ncclGetUniqueId(Id* id) {
   ENTER();
   const std::lock_guard lock(fake().mutex);
   std::memset(id->bytes, 0, sizeof id->bytes);
-  const std::string text = "meeting " + std::to_string(++fake().ids);
+  const std::string text = process() + std::to_string(++fake().ids);
   std::memcpy(id->bytes, text.data(), text.size());
   return kSuccess;
 }
@@ -331,6 +338,7 @@ int ncclCommInitRankConfig(Rank** made, int size, Id id, int rank, const void* c
   const std::lock_guard lock(fake().mutex);
   const auto* const words = static_cast<const unsigned*>(config);
   if (words[2] != 0xcafebeef || words[4] != 0) return kInvalidUsage;  // calls would block
+  if (!std::string(id.bytes).starts_with(process())) return kInvalidUsage;
   auto& meeting = fake().meetings[id.bytes];
   if (meeting == nullptr) meeting = std::make_shared<Meeting>();
   meeting->size = size;
