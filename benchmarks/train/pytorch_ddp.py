@@ -174,22 +174,27 @@ MODELS = {"mlp": (1024, 3072, 3072, 3072, 1024), "wide": (20_000, 1024, 1024, 10
 def train(options):
     torch.manual_seed(1 + dist.get_rank())
     widths = MODELS[options.model]
-    parallel = wrap(perceptron(*widths), options.over)
+    parallel = wrap(perceptron(*widths).to(options.device), options.over)
     images, labels = torch.rand(options.batch, widths[0]), torch.randint(widths[-1], (options.batch,))
+    images, labels = images.to(options.device), labels.to(options.device)
     optimizer = torch.optim.SGD(parallel.parameters(), lr=0.001, momentum=0.9)
-    times = []
+    times, losses = [], []
     for step in range(LEFT_OUT + options.steps):
         if step == LEFT_OUT:
             dist.barrier()
             start = time.monotonic()
         begin = time.monotonic()
-        nn.functional.cross_entropy(parallel(images), labels).backward()
+        loss = nn.functional.cross_entropy(parallel(images), labels)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        losses.append(loss.detach())
+        if options.device != "cpu":
+            torch.cuda.synchronize()
         times.append(time.monotonic() - begin)
     mean = (time.monotonic() - start) / options.steps  # no barrier comes between steps
     *times, mean = slowest([*times[LEFT_OUT:], mean])
-    return {"kind": "computed", "model": options.model, "batch": options.batch,
+    return {"kind": "computed", "model": options.model, "batch": options.batch, "device": options.device, "losses": [loss.item() for loss in losses],
             "step_s": statistics.median(times), "step_mean_s": mean}
 
 
@@ -203,6 +208,7 @@ def main():
     training.add_argument("--model", choices=MODELS, default="mlp")
     training.add_argument("--batch", type=int, default=8)
     training.add_argument("--over", choices=("gloo", "kolo", "private", "nothing"), default="gloo")
+    training.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1")
     replaying.set_defaults(over="gloo")
     for command in (replaying, training):
         command.add_argument("--steps", type=int, default=20)
