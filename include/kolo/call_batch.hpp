@@ -64,8 +64,10 @@ class CallBatch {
   void all_to_all(Buffer data, const CallOptions& options = {});
   void scan(BorrowedConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
             const CallOptions& options = {});
-  void send(BorrowedConstBuffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {});
-  void recv(Buffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {});
+  void send(BorrowedConstBuffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {},
+            void* stream = nullptr);
+  void recv(Buffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {},
+            void* stream = nullptr);
 
   /// Number of calls.
   std::size_t size() const noexcept;

@@ -274,27 +274,34 @@ class Communicator {
   /// counts must be equal. `tag` is 0 to 2^31 - 1. send completes when `data` may be overwritten. That may
   /// need the peer's recv: within a host's memory always beyond 8 KiB; else only if as much as the connection
   /// holds, or 16 MiB, already waits for its recv. A rank may send to itself if the send or the recv is
-  /// asynchronous. Each tag that was ever used with a peer takes some memory: use few. `timeout`: as
-  /// CallOptions::timeout.
-  Work send_async(BorrowedConstBuffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {});
-  void send(ConstBuffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {});
-  Work recv_async(Buffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {});
-  void recv(Buffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {});
+  /// asynchronous. Each tag that was ever used with a peer takes some memory: use few. `timeout` and
+  /// `stream`: as in CallOptions; a call on a device's memory returns when the device has done what the
+  /// stream holds. The other side's memory may be the host's.
+  Work send_async(BorrowedConstBuffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {},
+                  void* stream = nullptr);
+  void send(ConstBuffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {},
+            void* stream = nullptr);
+  Work recv_async(Buffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {},
+                  void* stream = nullptr);
+  void recv(Buffer data, int peer, int tag = 0, std::chrono::nanoseconds timeout = {},
+            void* stream = nullptr);
   /// Receives from whichever rank sends first with this tag, this rank included: Work::source(), or the
   /// result, is that rank. Messages of one rank are received in their order. Receives from any rank are
   /// served in the order of their calls; a recv that names its rank takes the next message of that rank, even
   /// if an earlier recv_any still waits. Fails with a PeerLostError that names a rank once all other ranks
   /// have left, and with a TimeoutError that blames no rank if all answer and none sends.
-  Work recv_any_async(Buffer data, int tag = 0, std::chrono::nanoseconds timeout = {});
-  int recv_any(Buffer data, int tag = 0, std::chrono::nanoseconds timeout = {});
+  Work recv_any_async(Buffer data, int tag = 0, std::chrono::nanoseconds timeout = {},
+                      void* stream = nullptr);
+  int recv_any(Buffer data, int tag = 0, std::chrono::nanoseconds timeout = {}, void* stream = nullptr);
 
   /// Sends to one rank and receives from another, or from the same one, at once: ranks that pass data around
   /// a ring do not wait for each other. Each half matches any send and recv. The asynchronous form returns
   /// both Works, the send's first, for wait_all(). `in` and `out` must not overlap.
   [[nodiscard]] std::array<Work, 2> sendrecv_async(BorrowedConstBuffer out, int to, Buffer in, int from,
-                                                   int tag = 0, std::chrono::nanoseconds timeout = {});
+                                                   int tag = 0, std::chrono::nanoseconds timeout = {},
+                                                   void* stream = nullptr);
   void sendrecv(ConstBuffer out, int to, Buffer in, int from, int tag = 0,
-                std::chrono::nanoseconds timeout = {});
+                std::chrono::nanoseconds timeout = {}, void* stream = nullptr);
 
   /// Blocks until a message with this tag has come from `peer`, or kAnyRank, that no recv has taken or waits
   /// for. The message stays: the next recv from its source takes it. If several threads receive with one tag,

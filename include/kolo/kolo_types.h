@@ -136,7 +136,7 @@ typedef int (*kolo_combine)(void* context, void* out, const void* left, const vo
                             kolo_dtype dtype);
 
 /// A call with all its arguments, for kolo_start(). Ranks must agree on all members below `factor` but `stream`
-/// and `timeout_ns`. Sends and receives have no members but `size` to `tag`, and `timeout_ns`. Lists are for the `in` of a
+/// and `timeout_ns`. Sends and receives have no members but `size` to `tag`, `stream` and `timeout_ns`. Lists are for the `in` of a
 /// reduce_scatter or scatter, the `out` of an all_gather or gather, and both of an all_to_all; batches take none.
 typedef struct kolo_call {
   size_t size;                  ///< sizeof(kolo_call)

@@ -55,7 +55,7 @@ Reduction reduction_of(const kolo_call& call) {
 /// Options that no message has.
 bool has_options(const kolo_call& call) {
   return call.algorithm != nullptr || call.segment_bytes != 0 || call.label != nullptr ||
-         call.wire != KOLO_WIRE_DEFAULT || call.stream != nullptr;
+         call.wire != KOLO_WIRE_DEFAULT;
 }
 
 CallOptions options_of(const kolo_call& call) {
@@ -88,14 +88,16 @@ Counts counts_of(const Communicator& group, const std::uint64_t* counts) {
 
 template <typename Target>
 Work start_message(Target& target, const kolo_call& call, bool waits) {
-  if (has_options(call)) throw Misuse("sends and receives have no members below `tag` but `timeout_ns`");
+  if (has_options(call))
+    throw Misuse("sends and receives have no members below `tag` but `stream` and `timeout_ns`");
   const auto timeout = time_of(call.timeout_ns);
-  if (call.collective == KOLO_SEND) KOLO_CALL(send, buffer_of(call.in), call.peer, call.tag, timeout);
+  if (call.collective == KOLO_SEND)
+    KOLO_CALL(send, buffer_of(call.in), call.peer, call.tag, timeout, call.stream);
   const Buffer out = buffer_of(call.out);
   if constexpr (std::is_same_v<Target, Communicator>) {
-    if (call.peer == KOLO_ANY_RANK) KOLO_CALL(recv_any, out, call.tag, timeout);
+    if (call.peer == KOLO_ANY_RANK) KOLO_CALL(recv_any, out, call.tag, timeout, call.stream);
   }
-  KOLO_CALL(recv, out, call.peer, call.tag, timeout);
+  KOLO_CALL(recv, out, call.peer, call.tag, timeout, call.stream);
 }
 
 template <typename B>
@@ -133,7 +135,8 @@ Work start(Target& target, const Communicator& group, const kolo_call& call, boo
   if (call.collective == KOLO_SEND || call.collective == KOLO_RECV) return start_message(target, call, waits);
   static const CallOptions usual;
   std::optional<CallOptions> own;
-  const bool is_usual = !has_options(call) && call.timeout_ns == 0 && call.waits_at_once == 0;
+  const bool is_usual =
+      !has_options(call) && call.stream == nullptr && call.timeout_ns == 0 && call.waits_at_once == 0;
   const CallOptions& options = is_usual ? usual : own.emplace(options_of(call));
   if (call.in_list != nullptr || call.out_list != nullptr) {
     if constexpr (std::is_same_v<Target, Communicator>)

@@ -247,8 +247,7 @@ Status check(Call& call, int rank, int size, CountSpan counts, CountSpan recv_co
   }
   if (uses_in && !is_usable(call.in)) return wrong(call, why_not_usable("in", call.in));
   if (has_out && !is_usable(call.out)) return wrong(call, why_not_usable("out", call.out));
-  if (call.options->stream != nullptr)
-    return wrong(call, "`stream` orders calls on a device's memory, and the buffers are in the host's");
+  if (call.options->stream != nullptr) return wrong(call, kNoDeviceForStream);
   if (uses_in && has_out && call.in.dtype != call.out.dtype) {
     return wrong(call,
                  fmt::format("`in` is {} but `out` is {}", name_of(call.in.dtype), name_of(call.out.dtype)));

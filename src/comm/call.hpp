@@ -70,6 +70,8 @@ inline bool is_usable(const ConstBuffer& buffer) {
   return static_cast<int>(buffer.dtype) < kDTypeCount && (buffer.data != nullptr || buffer.count == 0) &&
          buffer.count <= kMostElements && buffer.device == Device();
 }
+inline constexpr const char* kNoDeviceForStream =
+    "`stream` orders calls on a device's memory, and the buffers are in the host's";
 /// Whether one of its buffers is on a device.
 bool is_on_device(const Call& call);
 /// What is wrong with the argument of that name, which is not usable.

@@ -186,7 +186,10 @@ struct CallBatch::State {
         static_cast<std::int32_t>(std::min(unit.members.size(), kMostNumbered) << comm::kBatchShift);
     for (const std::size_t member : unit.members)
       signature.details = hash(signature.details, entries[member].checked.key.count);
-    prepared->before_end = [packed = unit.packed.get()] { packed->unpack(); };
+    prepared->before_end = [packed = unit.packed.get()] {
+      packed->unpack();
+      return Status();
+    };
     unit.checked.prepared = std::move(prepared);
   }
 
@@ -272,8 +275,9 @@ struct CallBatch::State {
         const Entry& entry = entries[i];
         if (!entry.is_message() || entry.sends != sends) continue;
         using enum Communicator::State::Message;
-        works[i] = own.start_message(sends ? send : recv, sends ? entry.call.in : ConstBuffer(entry.call.out),
-                                     entry.peer, entry.tag, entry.options.timeout, false);
+        works[i] =
+            own.start_message(sends ? send : recv, sends ? entry.call.in : ConstBuffer(entry.call.out),
+                              entry.peer, entry.tag, entry.options.timeout, false, entry.options.stream);
       }
     }
     // In shared memory a blocking call takes less time than one of several that are under way.
@@ -313,14 +317,14 @@ struct CallBatch::State {
   }
 
   void add_message(bool sends, ConstBuffer in, Buffer out, int peer, int tag,
-                   std::chrono::nanoseconds timeout) {
+                   std::chrono::nanoseconds timeout, void* stream) {
     check_numbered(entries.size(), [&] {
       communicator.state().check_message(sends ? "send" : "recv", sends ? in : ConstBuffer(out), peer, tag,
                                          timeout);
     });
     is_planned = false;
     entries.push_back({.call = {.collective = Collective::send_recv, .in = in, .out = out},
-                       .options = {.timeout = timeout},
+                       .options = {.stream = stream, .timeout = timeout},
                        .peer = peer,
                        .tag = tag,
                        .sends = sends});
@@ -384,11 +388,12 @@ void CallBatch::scan(BorrowedConstBuffer in, Buffer out, Reduction reduction, co
   state_->add({.collective = Collective::scan, .in = in, .out = out, .reduction = std::move(reduction)},
               options);
 }
-void CallBatch::send(BorrowedConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
-  state_->add_message(true, data, {}, peer, tag, timeout);
+void CallBatch::send(BorrowedConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout,
+                     void* stream) {
+  state_->add_message(true, data, {}, peer, tag, timeout, stream);
 }
-void CallBatch::recv(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
-  state_->add_message(false, {}, data, peer, tag, timeout);
+void CallBatch::recv(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout, void* stream) {
+  state_->add_message(false, {}, data, peer, tag, timeout, stream);
 }
 
 std::size_t CallBatch::size() const noexcept {

@@ -245,38 +245,41 @@ void Communicator::barrier(const CallOptions& options) {
   state().run(make_call(Collective::barrier, {}, {}, options));
 }
 
-Work Communicator::send_async(BorrowedConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
-  return state().start_message(State::Message::send, data, peer, tag, timeout, false);
+Work Communicator::send_async(BorrowedConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout,
+                              void* stream) {
+  return state().start_message(State::Message::send, data, peer, tag, timeout, false, stream);
 }
-void Communicator::send(ConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
-  state().start_message(State::Message::send, data, peer, tag, timeout, true).wait();
+void Communicator::send(ConstBuffer data, int peer, int tag, std::chrono::nanoseconds timeout, void* stream) {
+  state().start_message(State::Message::send, data, peer, tag, timeout, true, stream).wait();
 }
-Work Communicator::recv_async(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
-  return state().start_message(State::Message::recv, data, peer, tag, timeout, false);
+Work Communicator::recv_async(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout,
+                              void* stream) {
+  return state().start_message(State::Message::recv, data, peer, tag, timeout, false, stream);
 }
-void Communicator::recv(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout) {
-  state().start_message(State::Message::recv, data, peer, tag, timeout, true).wait();
+void Communicator::recv(Buffer data, int peer, int tag, std::chrono::nanoseconds timeout, void* stream) {
+  state().start_message(State::Message::recv, data, peer, tag, timeout, true, stream).wait();
 }
-Work Communicator::recv_any_async(Buffer data, int tag, std::chrono::nanoseconds timeout) {
-  return state().start_message(State::Message::recv_any, data, kAnyRank, tag, timeout, false);
+Work Communicator::recv_any_async(Buffer data, int tag, std::chrono::nanoseconds timeout, void* stream) {
+  return state().start_message(State::Message::recv_any, data, kAnyRank, tag, timeout, false, stream);
 }
 std::array<Work, 2> Communicator::sendrecv_async(BorrowedConstBuffer out, int to, Buffer in, int from,
-                                                 int tag, std::chrono::nanoseconds timeout) {
+                                                 int tag, std::chrono::nanoseconds timeout, void* stream) {
   State& own = state();
   own.check_message("sendrecv", out, to, tag, timeout);
   own.check_message("sendrecv", in, from, tag, timeout);
   const auto begin = [](const ConstBuffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.data); };
   if (begin(out) < begin(in) + in.bytes() && begin(in) < begin(out) + out.bytes())
     own.refuse(comm::wrong("sendrecv", "`out` and `in` overlap"));
-  const Work receive = own.start_message(State::Message::recv, in, from, tag, timeout, false);
-  return {own.start_message(State::Message::send, out, to, tag, timeout, false), receive};
+  const Work receive = own.start_message(State::Message::recv, in, from, tag, timeout, false, stream);
+  return {own.start_message(State::Message::send, out, to, tag, timeout, false, stream), receive};
 }
 void Communicator::sendrecv(ConstBuffer out, int to, Buffer in, int from, int tag,
-                            std::chrono::nanoseconds timeout) {
-  wait_all(sendrecv_async(out, to, in, from, tag, timeout));
+                            std::chrono::nanoseconds timeout, void* stream) {
+  wait_all(sendrecv_async(out, to, in, from, tag, timeout, stream));
 }
-int Communicator::recv_any(Buffer data, int tag, std::chrono::nanoseconds timeout) {
-  const Work work = state().start_message(State::Message::recv_any, data, kAnyRank, tag, timeout, true);
+int Communicator::recv_any(Buffer data, int tag, std::chrono::nanoseconds timeout, void* stream) {
+  const Work work =
+      state().start_message(State::Message::recv_any, data, kAnyRank, tag, timeout, true, stream);
   work.wait();
   return work.source();
 }

@@ -9,6 +9,7 @@
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
 #include "base/hash.hpp"
+#include "base/reduction.hpp"
 #include "comm/device/device_calls.hpp"
 #include "comm/labels.hpp"
 #include "engine/message_number.hpp"
@@ -311,22 +312,22 @@ void Communicator::State::check_message(const char* name, ConstBuffer data, int 
   if (peer < 0 || peer >= size)
     wrong(fmt::format("peer {} is not a rank of this communicator of {}", peer, size));
   if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
+  if (data.device.kind == DeviceKind::cuda) data.device = {};
   if (!comm::is_usable(data)) wrong(comm::why_not_usable("data", data));
   if (own_timeout.count() < 0) wrong(fmt::format("the timeout is negative: {} ns", own_timeout.count()));
 }
 
 Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer, int tag,
-                                        std::chrono::nanoseconds own_timeout, bool waits_now) {
+                                        std::chrono::nanoseconds own_timeout, bool waits_now, void* stream) {
   const bool sends = kind == Message::send;
   const bool probes = kind == Message::probe;
   const bool is_from_any = kind == Message::recv_any || probes;
   // A receive from any rank has the same plan as one from a named rank. The engine finds its source.
   const int planned_peer = is_from_any && peer == kAnyRank ? rank : peer;
-  check_message(probes        ? "probe"
-                : is_from_any ? "recv_any"
-                : sends       ? "send"
-                              : "recv",
-                data, planned_peer, tag, own_timeout);
+  const char* const name = probes ? "probe" : is_from_any ? "recv_any" : sends ? "send" : "recv";
+  check_message(name, data, planned_peer, tag, own_timeout);
+  const bool is_on_device = data.device.kind == DeviceKind::cuda;
+  if (stream != nullptr && !is_on_device) refuse(comm::wrong(name, comm::kNoDeviceForStream));
   const schedule::CallKey key{.collective = schedule::Collective::send_recv,
                               .dtype = data.dtype,
                               .root = sends ? peer : -1 - planned_peer,
@@ -336,6 +337,17 @@ Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer
   spec.group = group;
   spec.input = data.data;
   spec.output = const_cast<void*>(data.data);
+  spec.timeout = own_timeout.count() > 0 ? own_timeout : timeout.load();
+  std::shared_ptr<comm::Staging> staging;
+  if (is_on_device && data.count > 0) {
+    auto staged = with_memory([&] {
+      return device_messages->stage(data, sends, static_cast<device::cuda::Stream>(stream), spec.timeout);
+    });
+    if (!staged.ok()) refuse(staged.status().prefixed(name));
+    staging = std::move(staged).value();
+    spec.input = spec.output = comm::DeviceMessages::memory_of(*staging);
+    spec.reduction = reduction_that_keeps(ReduceOp::sum, staging);
+  }
   if (!sends) spec.source = is_from_any ? engine::kAnySource : peer;
   if (probes) spec.probed = peer;
   return with_memory([&] {
@@ -343,7 +355,15 @@ Work Communicator::State::start_message(Message kind, ConstBuffer data, int peer
     const engine::PreparedCall& prepared = plans.get(key, [&] { return prepare(key); });
     spec.prepared = &prepared;
     spec.signature = prepared.signature;
-    spec.timeout = own_timeout.count() > 0 ? own_timeout : timeout.load();
+    std::shared_ptr<engine::PreparedCall> own;
+    if (staging != nullptr && !sends) {
+      own = std::make_shared<engine::PreparedCall>(prepared);
+      own->before_end = [own_rank = rank, name, data, used = staging.get()] {
+        const Status status = comm::DeviceMessages::copy(*used, data, false);
+        return status.ok() ? status : status.prefixed(fmt::format("rank {}: {}", own_rank, name));
+      };
+      spec.prepared = own.get();
+    }
     spec.counts = !meeting && !probes;
     const std::uint32_t index = sends ? messages_sent[{peer, tag}]++ : 0;
     spec.sequence = engine::MessageNumber{static_cast<std::uint32_t>(tag), index}.sequence();

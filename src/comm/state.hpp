@@ -17,6 +17,7 @@
 #include "base/home_process.hpp"
 #include "comm/address_exchange.hpp"
 #include "comm/call.hpp"
+#include "comm/device/messages.hpp"
 #include "comm/labels.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/wireup.hpp"
@@ -61,6 +62,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// Messages sent so far by (peer, tag): the k-th send matches the k-th recv, which the engine counts.
   std::map<std::pair<int, int>, std::uint32_t> messages_sent;
 
+  const std::shared_ptr<comm::DeviceMessages> device_messages = std::make_shared<comm::DeviceMessages>();
   struct DeviceCalls;
   std::unique_ptr<DeviceCalls> device_calls;  ///< null until the first one
 
@@ -141,9 +143,9 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
                      std::chrono::nanoseconds own_timeout) const;
   enum class Message { send, recv, recv_any, probe };
   /// `data`: what is sent, or writable memory. `peer`: kAnyRank for recv_any, and for a probe perhaps.
-  /// `own_timeout`: of this message; zero: that of the communicator.
+  /// `own_timeout`: of this message; zero: that of the communicator. `stream`: as CallOptions::stream.
   Work start_message(Message kind, ConstBuffer data, int peer, int tag, std::chrono::nanoseconds own_timeout,
-                     bool waits_now);
+                     bool waits_now, void* stream = nullptr);
 };
 
 }  // namespace kolo

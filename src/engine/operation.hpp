@@ -33,7 +33,7 @@ struct PreparedCall : std::enable_shared_from_this<PreparedCall> {
   std::shared_ptr<const Plan> plan = nullptr;  ///< null if the call runs in shared memory
   shared_memory::Team* team = nullptr;         ///< runs the call in shared memory; else null
   shared_memory::Shape shape = {};
-  std::function<void()> before_end = {};  ///< of a call that succeeds; what it uses, the reduction keeps
+  std::function<Status()> before_end = {};  ///< of a call that succeeds; what it uses, the reduction keeps
 };
 
 /// Whether a plan runs on a scaled copy of the input, and so never in place. (Two ranks have no partial
@@ -121,10 +121,11 @@ class Operation {
   /// If it has not started.
   void start_clock();
   void touch(Clock::time_point now) noexcept { last_progress_ = now; }
-  /// Before the end() of one that has succeeded.
-  void complete_result() const {
+  /// For the end() of one that has succeeded so far.
+  Status complete_result() const {
     if (prepared_->before_end != nullptr) [[unlikely]]
-      prepared_->before_end();
+      return prepared_->before_end();
+    return {};
   }
   void end(Status status, Clock::time_point when);
   /// Signals `completion` at the end, unless forget() comes first.

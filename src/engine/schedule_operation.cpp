@@ -81,8 +81,8 @@ void ScheduleOperation::begin_plan() {
 
 /// The last thing that a function of this operation does.
 void ScheduleOperation::finish() {
-  complete_result();
-  end(Status(), Clock::now());
+  Status status = complete_result();
+  end(std::move(status), Clock::now());
   executor_.listener().on_finished(*this);
 }
 

@@ -69,6 +69,24 @@ TEST(DevicesInC, CallsAreOrderedAmongKernels) {
   fake_cuda_delay(0, 1);
 }
 
+TEST(DevicesInC, MessagesAreOrderedAmongKernels) {
+  run_in_c([](kolo_communicator* group, int rank) {
+    const OwnStream stream;
+    const DeviceFloats data(kCount);
+    const std::vector<float> mine(kCount, 7);
+    if (rank == 0)
+      fake_cuda_write_on(stream.handle(), data.address, mine.data(), kCount * sizeof(float), 3000);
+    kolo_call call = {};
+    call.size = sizeof call;
+    call.collective = rank == 0 ? KOLO_SEND : KOLO_RECV;
+    call.in = call.out = {data.address, kCount, KOLO_FLOAT32, KOLO_CUDA, 0};
+    call.peer = 1 - rank;
+    call.stream = stream.handle();
+    EXPECT_OK(kolo_start(group, &call, nullptr));
+    EXPECT_EQ(data.values[kCount - 1], 7);
+  });
+}
+
 TEST(DevicesInC, WrongOnesAreRefused) {
   run_in_c([](kolo_communicator* group, int) {
     const DeviceFloats data(kCount);
