@@ -98,7 +98,7 @@ void MomentumBuckets::fill(std::span<const AdamParameter> parameters) {
 
 bool MomentumBuckets::average(GradientHook& hook, Communicator& communicator) {
   for (std::size_t index = 0; index < buckets_.size(); ++index) {
-    const Buffer momenta = buckets_[index].host();
+    const Buffer momenta = buckets_[index].buffer();
     hook.average({.gradients = {static_cast<float*>(momenta.data), momenta.count},
                   .parts = buckets_[index].parts(),
                   .index = index},

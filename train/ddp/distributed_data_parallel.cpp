@@ -178,8 +178,8 @@ struct DistributedDataParallelBase::State {
     std::vector<std::uint64_t> mine;
     for (const NamedTensor& parameter : parameters) {
       const at::Tensor values = parameter.tensor.is_non_overlapping_and_dense()
-                                    ? parameter.tensor.detach()
-                                    : parameter.tensor.detach().contiguous();
+                                    ? parameter.tensor.detach().cpu()
+                                    : parameter.tensor.detach().cpu().contiguous();
       mine.push_back(train::hash_of(values.data_ptr(), values.nbytes()));
     }
     if (!train::find_odd(communicator, train::hash_of(mine.data(), mine.size() * sizeof mine[0]))) return;

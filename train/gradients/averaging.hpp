@@ -21,7 +21,7 @@ namespace kolo::train {
 
 inline bool have_one_layout(const at::Tensor& one, const at::Tensor& other) {
   return one.scalar_type() == other.scalar_type() && one.sizes() == other.sizes() &&
-         one.strides() == other.strides();
+         one.strides() == other.strides() && one.device() == other.device();
 }
 
 /// Gradients lie in buckets, which are started in their order, never in that of readiness: all ranks must
@@ -52,7 +52,7 @@ class Averaging {
   std::size_t size() const noexcept { return members_.size(); }
   /// The parameters of each bucket, in the order of their slots.
   const std::vector<std::vector<std::size_t>>& members() const noexcept { return members_; }
-  /// Whether the parameter has the type and the layout that it had when it was wrapped.
+  /// Whether the parameter has the type, the layout and the device that it had when it was wrapped.
   virtual bool is_alike(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) const = 0;
 
   /// True: the kind hears of each backward, also of one that only accumulates. begin_backward() comes with

@@ -19,6 +19,7 @@ AveragingThread::~AveragingThread() {
 }
 
 void AveragingThread::start(AveragingJob& job) {
+  job.ready.emplace(job.device);
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(&job);
@@ -52,7 +53,7 @@ void AveragingThread::run() {
       bool finite = false;
       std::exception_ptr error;
       try {
-        finite = job.average(communicator_);
+        finite = job.ready->go_on([&] { return job.average(communicator_); });
       } catch (...) {
         error = tell_others(communicator_);  // they may be in the middle of this job
       }

@@ -2,15 +2,19 @@
 // on.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "kolo/communicator.hpp"
+#include "libtorch/device.hpp"
 
 namespace kolo::train {
 
@@ -18,6 +22,8 @@ namespace kolo::train {
 struct AveragingJob {
   /// Collective; may block. Returns whether all averages are finite.
   std::function<bool(Communicator&)> average;
+  at::Device device = at::kCPU;                   ///< of the gradients
+  std::optional<StreamPoint> ready = {};          ///< set by AveragingThread::start()
   std::chrono::steady_clock::time_point ended{};  ///< when it was over
 };
 
@@ -34,6 +40,7 @@ class AveragingThread {
 
   /// Of the jobs' calls.
   Communicator& communicator() noexcept { return communicator_; }
+  /// The job begins after what this thread's current stream of its device holds.
   void start(AveragingJob& job);
   /// Blocks until all jobs are over. Throws the first error of a job; the jobs behind that one have been left
   /// out. Returns whether all averages are finite.

@@ -1,4 +1,5 @@
-// Bucket: gradients that lie side by side in shared memory and are averaged by one all-reduce.
+// Bucket: gradients that lie side by side, on a device or in shared memory, and are averaged by one
+// all-reduce.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -21,15 +22,16 @@ class Bucket {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `members` index `parameters`, which must all be dense CPU tensors of one dtype.
+  /// `members` index `parameters`, which must all be dense tensors of one dtype and device.
   Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters)
-      : flat_(parameters, members) {
+      : flat_(parameters, members), all_(flat_.flat()) {
     for (std::size_t slot = 0; slot < members.size(); ++slot) views_.push_back(flat_.view(slot));
   }
 
   /// By slot: the gradient, with the parameter's shape and layout.
   const std::vector<at::Tensor>& views() const noexcept { return views_; }
-  Buffer buffer() const { return flat_.host(); }
+  Buffer buffer() const { return flat_.buffer(); }
+  at::Device device() const { return all_.device(); }
   std::uint64_t bytes() const { return flat_.bytes(); }
 
   /// Makes the slot hold the gradient of `parameter` and the gradient live in the slot: a copy when it lay
@@ -55,19 +57,22 @@ class Bucket {
   void start(Communicator& communicator, std::optional<Wire> wire) {
     started_ = Clock::now();
     const bool travels_otherwise = wire && buffer().dtype == DType::float32;
-    work_ = TensorWork(communicator.all_reduce_async(buffer(), ReduceOp::average,
-                                                     {.wire = travels_otherwise ? wire : std::nullopt}));
+    work_ = all_reduce_async(all_, communicator, ReduceOp::average,
+                             {.wire = travels_otherwise ? wire : std::nullopt});
   }
   /// The same by a hook, for float32; AveragingThread::wait() waits for it. The bucket and the hook stay
   /// where they are until then. `bucket` says what the hook needs to know besides the gradients.
   void start(AveragingThread& thread, GradientHook& hook, GradientBucket bucket) {
     started_ = Clock::now();
-    bucket.gradients = {static_cast<float*>(buffer().data), flat_.count()};
     bucket.parts = flat_.parts();
-    thread.start(job_.emplace(AveragingJob{[this, &hook, bucket](Communicator& communicator) {
-      hook.average(bucket, communicator);
+    const auto average = [this, &hook, bucket](Communicator& communicator) mutable {
+      flat_.on_host([&](Buffer all) {
+        bucket.gradients = {static_cast<float*>(all.data), all.count};
+        hook.average(bucket, communicator);
+      });
       return is_finite();
-    }}));
+    };
+    thread.start(job_.emplace(AveragingJob{.average = average, .device = device()}));
   }
   /// Blocks until the average is in place; throws the operation's error.
   void wait() { work_.wait(); }
@@ -81,6 +86,7 @@ class Bucket {
 
  private:
   FlatTensors flat_;
+  at::Tensor all_;
   std::vector<at::Tensor> views_;
   TensorWork work_;
   std::optional<AveragingJob> job_;

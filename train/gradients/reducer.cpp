@@ -23,10 +23,9 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, std::vector<std::unique_pt
       kinds_(std::move(kinds)),
       outlasts_backward_(
           std::ranges::any_of(kinds_, [](const auto& kind) { return kind->outlasts_backward(); })),
-      states_(parameters_.size()),
       order_(parameters_.size()),
       hears_of_all_(std::ranges::any_of(kinds_, [](const auto& kind) { return kind->hears_of_all(); })) {
-  for (std::size_t i = 0; i < states_.size(); ++i) states_[i].tensor = parameters_[i].tensor;
+  for (const NamedTensor& parameter : parameters_) states_.push_back({.tensor = parameter.tensor});
   std::iota(order_.rbegin(), order_.rend(), std::size_t{0});
   find_places();
   if (options_.static_graph) graph_ = std::make_unique<StaticGraph>(parameters_, communicator_.rank());
@@ -121,8 +120,12 @@ void Reducer::require_watched() {
       watch(i);
       continue;
     }
+    const at::Device device = state.tensor.device();
     throw InvalidArgumentError(
-        "parameter '" + parameters_[i].name + "' is another one than when " + options_.owner +
+        "parameter '" + parameters_[i].name + "' is " +
+            (device == state.device ? std::string("another one than")
+                                    : "on " + device.str() + " and was on " + state.device.str()) +
+            " when " + options_.owner +
             " was made, which sees its gradients no longer: after to() and the like make a new one",
         {});
   }

@@ -109,14 +109,16 @@ class Reducer final : public GradientListener {
  private:
   struct Parameter {
     at::Tensor tensor;
-    NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
+    at::Device device = tensor.device();
+    NodePtr accumulator = {};  ///< autograd holds it weakly; without it no hook fires
     std::uintptr_t hook = 0;
     Averaging* kind = nullptr;
     std::size_t bucket = 0, slot = 0;
-    bool ready = false;              ///< in this backward
-    bool used = false;               ///< got a gradient since the last averaging, perhaps under no_sync
-    bool expected = true;            ///< some forward's graph reaches it, as far as is known
-    std::optional<at::Tensor> kept;  ///< its gradient before averaging, while nobody is known to have used it
+    bool ready = false;    ///< in this backward
+    bool used = false;     ///< got a gradient since the last averaging, perhaps under no_sync
+    bool expected = true;  ///< some forward's graph reaches it, as far as is known
+    std::optional<at::Tensor> kept =
+        {};  ///< its gradient before averaging, while nobody is known to have used it
   };
 
   void watch(std::size_t index);

@@ -74,9 +74,10 @@ void SliceThread::begin(std::vector<std::uint64_t> plan) {
   for (Bucket& bucket : buckets_) bucket = {.memory = bucket.memory};
 }
 
-void SliceThread::start(std::size_t bucket) {
+void SliceThread::start(std::size_t bucket, void* stream) {
   {
     const std::lock_guard lock(mutex_);
+    buckets_[bucket].stream = stream;
     buckets_[bucket].is_ready = true;
   }
   changed_.notify_all();
@@ -112,11 +113,12 @@ SliceThread::Slice SliceThread::start_next() {
   const std::uint64_t elements = slice_elements(whole);
   const std::uint64_t begin = elements * bucket.next_slice++;
   const Buffer part(static_cast<std::byte*>(whole.data) + begin * size_of(whole.dtype),
-                    std::min(elements, whole.count - begin), whole.dtype);
+                    std::min(elements, whole.count - begin), whole.dtype, whole.device);
   const bool travels_otherwise = wire_ && whole.dtype == DType::float32;
   return {index,
-          communicator_.all_reduce_async(part, ReduceOp::average,
-                                         {.wire = travels_otherwise ? wire_ : std::nullopt}),
+          communicator_.all_reduce_async(
+              part, ReduceOp::average,
+              {.wire = travels_otherwise ? wire_ : std::nullopt, .stream = bucket.stream}),
           now};
 }
 

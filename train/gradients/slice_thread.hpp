@@ -58,8 +58,9 @@ class SliceThread {
   /// A step begins, the one before being over. `plan` names the bucket of each slice, and is the same on all
   /// ranks.
   void begin(std::vector<std::uint64_t> plan);
-  /// The bucket's own gradients are there: its memory is borrowed until wait().
-  void start(std::size_t bucket);
+  /// The bucket's own gradients are there, on a device after what `stream` holds: its memory is borrowed
+  /// until wait().
+  void start(std::size_t bucket, void* stream);
   /// Blocks until the bucket's average is in place. Throws the first error of any slice.
   void wait(std::size_t bucket);
 
@@ -71,6 +72,7 @@ class SliceThread {
  private:
   struct Bucket {
     Buffer memory;
+    void* stream = nullptr;
     bool is_ready = false;
     std::uint64_t next_slice = 0;
     std::uint64_t slices_done = 0;

@@ -13,6 +13,7 @@
 #include "kolo/error.hpp"
 #include "kolo/timeline.hpp"
 #include "kolo/train/averages.hpp"
+#include "libtorch/device.hpp"
 
 namespace kolo::train {
 namespace {
@@ -104,7 +105,7 @@ void SlicedAveraging::start(std::size_t bucket) {
   std::vector<double>& ready = entries_[bucket].ready;
   if (ready.size() == kRemembered) ready.erase(ready.begin());
   ready.push_back(seconds_of(Clock::now() - begin_));
-  thread_->start(bucket);
+  thread_->start(bucket, on_current_stream(buckets_[bucket].device(), {}).stream);
 }
 
 void SlicedAveraging::end() {

@@ -42,15 +42,16 @@ std::vector<std::int64_t> row_sizes(std::int64_t rows, const at::Tensor& table) 
 }
 
 /// This rank's rows, ascending and each once. Sums of 16-bit floats would overflow before they are divided:
-/// those become float32.
+/// those become float32. In the host's memory.
 Rows rows_of(const at::Tensor& gradient, const at::Tensor& table) {
   const bool is_short = table.scalar_type() == at::kHalf || table.scalar_type() == at::kBFloat16;
   const at::ScalarType type = is_short ? at::kFloat : table.scalar_type();
   if (!gradient.defined() || gradient._nnz() == 0) {
-    return {at::empty({0}, at::kLong), at::empty(row_sizes(0, table), at::TensorOptions().dtype(type))};
+    return {at::empty({0}, at::kLong), at::empty(row_sizes(0, table), type)};
   }
   const at::Tensor coalesced = gradient.coalesce();
-  return {coalesced.indices().view(-1).contiguous(), coalesced.values().to(type).contiguous()};
+  return {coalesced.indices().view(-1).cpu().contiguous(),
+          coalesced.values().to(at::kCPU, type).contiguous()};
 }
 
 Rows sum_of(SparseAllReduce& sums, const Rows& mine, const at::Tensor& table) {
@@ -120,6 +121,7 @@ void TableAveraging::take(std::size_t bucket, std::size_t, const at::Tensor& par
 void TableAveraging::start(std::size_t bucket) {
   Table& table = tables_[bucket];
   table.started = Clock::now();
+  table.job.device = table.values.device();
   table.job.average = [this, &table](Communicator& communicator) { return average(table, communicator); };
   thread_.start(table.job);
 }

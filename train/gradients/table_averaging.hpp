@@ -31,7 +31,9 @@ class TableAveraging final : public Averaging {
     return have_one_layout(parameter, tables_[bucket].values);
   }
   void wait() override { are_finite_ = thread_.wait(); }
-  at::Tensor result(std::size_t bucket, std::size_t) override { return tables_[bucket].average; }
+  at::Tensor result(std::size_t bucket, std::size_t) override {
+    return tables_[bucket].average.to(tables_[bucket].values.device());
+  }
   void settle() noexcept override { thread_.settle(); }
   bool are_finite() const override { return are_finite_; }
   Span span(std::size_t bucket) const override {
@@ -49,7 +51,7 @@ class TableAveraging final : public Averaging {
     std::string name;
     at::Tensor values;         ///< the parameter as it was, for its type and shape
     at::Tensor gradient = {};  ///< this rank's, while it is averaged
-    at::Tensor average = {};   ///< coalesced
+    at::Tensor average = {};   ///< coalesced, in the host's memory
     AveragingJob job = {};
     Clock::time_point started = {};
     std::uint64_t bytes = 0;  ///< of this rank's rows and their indices

@@ -20,6 +20,7 @@
 #include "kolo/memory.hpp"
 #include "kolo/train/libtorch.hpp"
 #include "kolo/train/tensor.hpp"
+#include "libtorch/device.hpp"
 
 namespace kolo {
 namespace {
@@ -27,8 +28,16 @@ namespace {
 using Memory = std::shared_ptr<std::byte[]>;
 using Sizes = std::vector<std::int64_t>;
 
-at::DataPtr data_of(const Memory& memory) {
-  return {memory.get(), new Memory(memory), [](void* kept) { delete static_cast<Memory*>(kept); }, at::kCPU};
+at::DataPtr data_of(const Memory& memory, at::Device device = at::kCPU) {
+  return {memory.get(), new Memory(memory), [](void* kept) { delete static_cast<Memory*>(kept); }, device};
+}
+
+Memory allocate(std::uint64_t bytes, at::Device device) {
+  if (device.is_cpu()) return SharedArena::instance().allocate(bytes);
+  const auto own = std::make_shared<const at::Tensor>(
+      at::empty({std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes))},
+                at::TensorOptions(device).dtype(at::kByte)));
+  return {own, static_cast<std::byte*>(own->data_ptr())};
 }
 
 std::vector<std::size_t> all_of(std::span<const NamedTensor> tensors) {
@@ -59,8 +68,8 @@ bool have_exponents(const Buffer& values, Bits exponent) {
 }
 
 bool is_finite(const FlatTensors& flat) {
-  const Buffer values = flat.host();
-  switch (values.dtype) {
+  const Buffer values = flat.buffer();
+  switch (values.device.kind == DeviceKind::host ? values.dtype : DType::uint8) {
     case DType::float32:
     case DType::complex64:
       return have_exponents<std::uint32_t>(values, 0x7F800000u);
@@ -72,7 +81,8 @@ bool is_finite(const FlatTensors& flat) {
     case DType::bfloat16:
       return have_exponents<std::uint16_t>(values, 0x7F80u);
     default:
-      return flat.flat().to(at::kFloat).isfinite().all().item<bool>();
+      const at::Tensor all = flat.flat();
+      return (size_of(values.dtype) == 1 ? all.to(at::kFloat) : all).isfinite().all().item<bool>();
   }
 }
 
@@ -105,12 +115,16 @@ FlatTensors::FlatTensors(std::span<const NamedTensor> like, std::span<const std:
                          std::optional<at::ScalarType> own_type) {
   if (members.empty()) throw InvalidArgumentError("FlatTensors of no tensors", {});
   const at::ScalarType type = like[members.front()].tensor.scalar_type();
-  options_ = at::TensorOptions().dtype(own_type.value_or(type));
+  const at::Device device = like[members.front()].tensor.device();
+  options_ = at::TensorOptions(device).dtype(own_type.value_or(type));
   dtype_ = dtype_of_tensor(own_type.value_or(type));
   for (const std::size_t index : members) {
     const auto& [name, tensor, note] = like[index];
-    if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided || tensor.scalar_type() != type) {
-      throw InvalidArgumentError('\'' + name + "' is no strided CPU tensor of type " + c10::toString(type),
+    if (!train::is_served(tensor.device()) || tensor.device() != device || tensor.layout() != at::kStrided ||
+        tensor.scalar_type() != type) {
+      throw InvalidArgumentError('\'' + name + "' on " + tensor.device().str() +
+                                     " is no strided tensor of type " + c10::toString(type) + " on " +
+                                     (train::is_served(device) ? device : at::Device(at::kCPU)).str(),
                                  {});
     }
     GradientPart part = part_of(like[index]);
@@ -120,7 +134,7 @@ FlatTensors::FlatTensors(std::span<const NamedTensor> like, std::span<const std:
     shapes_.push_back({index, tensor.sizes().vec(), strides_of(tensor)});
   }
   provide();
-  std::memset(memory_.get(), 0, bytes());
+  flat().zero_();
 }
 
 GradientPart FlatTensors::part_of(const NamedTensor& named) {
@@ -138,19 +152,34 @@ GradientPart FlatTensors::part_of(const NamedTensor& named) {
 at::Tensor FlatTensors::view(std::size_t part) const {
   return at::from_blob(
       memory_.get() + parts_[part].offset * size_of(dtype_), shapes_[part].sizes, shapes_[part].strides,
-      [memory = memory_](void*) {}, options_);
+      [memory = memory_](void*) {}, options_, options_.device());
 }
 
 at::Tensor FlatTensors::flat() const {
   return at::from_blob(
-      memory_.get(), {static_cast<std::int64_t>(count_)}, [memory = memory_](void*) {}, options_);
+      memory_.get(), {static_cast<std::int64_t>(count_)}, {1}, [memory = memory_](void*) {}, options_,
+      options_.device());
+}
+
+Buffer FlatTensors::buffer() const noexcept {
+  return {memory_.get(), count_, dtype_, train::device_of(options_.device())};
+}
+
+void FlatTensors::on_host(const std::function<void(Buffer)>& use) const {
+  if (options_.device().is_cpu()) return use(buffer());
+  const at::Tensor all = flat();
+  if (!pinned_.defined()) pinned_ = at::empty_like(all, options_.device(at::kCPU).pinned_memory(true));
+  pinned_.copy_(all);
+  use({pinned_.data_ptr(), count_, dtype_});
+  all.copy_(pinned_);
 }
 
 void FlatTensors::adopt(std::size_t part, const at::Tensor& tensor) {
   if (holds(tensor)) return;
   const c10::NoGradGuard no_grad;
   if (!storage_)
-    storage_ = c10::Storage(c10::Storage::use_byte_size_t(), bytes(), data_of(memory_), nullptr, false);
+    storage_ = c10::Storage(c10::Storage::use_byte_size_t(), bytes(), data_of(memory_, options_.device()),
+                            nullptr, false);
   at::Tensor moved = at::empty({0}, options_);
   moved.set_(storage_, static_cast<std::int64_t>(parts_[part].offset), shapes_[part].sizes,
              shapes_[part].strides);
@@ -169,14 +198,14 @@ void FlatTensors::require_alike(std::size_t part, const NamedTensor& named) cons
   const at::Tensor& tensor = named.tensor;
   const at::ScalarType type = c10::typeMetaToScalarType(options_.dtype());
   const at::IntArrayRef sizes = shapes_[part].sizes;
-  const bool is_plain = tensor.layout() == at::kStrided && tensor.device().is_cpu();
+  const bool is_plain = tensor.layout() == at::kStrided && tensor.device() == options_.device();
   if (is_plain && tensor.scalar_type() == type && tensor.sizes() == sizes) return;
   std::ostringstream text;
   text << '\'' << named.name << "' is ";
   if (is_plain) {
     text << c10::toString(tensor.scalar_type()) << ' ' << tensor.sizes();
   } else {
-    text << "sparse, or not on the CPU,";
+    text << "sparse, or on " << tensor.device() << " and not on " << options_.device() << ',';
   }
   text << " and was " << c10::toString(type) << ' ' << sizes
        << " at first: after to() and the like make a new one";
@@ -219,14 +248,14 @@ FlatTensors FlatTensors::alike(at::ScalarType type) const {
 }
 
 void FlatTensors::release() {
-  if (storage_) storage_.set_data_ptr(at::DataPtr(nullptr, at::kCPU));
+  if (storage_) storage_.set_data_ptr(at::DataPtr(nullptr, options_.device()));
   memory_.reset();
 }
 
 void FlatTensors::provide() {
   if (memory_) return;
-  memory_ = SharedArena::instance().allocate(bytes());
-  if (storage_) storage_.set_data_ptr(data_of(memory_));
+  memory_ = allocate(bytes(), options_.device());
+  if (storage_) storage_.set_data_ptr(data_of(memory_, options_.device()));
 }
 
 std::vector<FlatTensors> flats_by_type(std::span<const NamedTensor> like) {

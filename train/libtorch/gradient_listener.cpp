@@ -124,10 +124,11 @@ void LeafWatch::start() {
 }
 
 void LeafWatch::stop() noexcept {
+  // Another thread's callback stays with it, and does no harm: hooks of gradients on a device run in that
+  // device's thread, and the next start() removes it.
+  if (thread_ != std::this_thread::get_id()) return;
   const at::CallbackHandle handle = std::exchange(handle_, at::INVALID_CALLBACK_HANDLE);
-  // The callback of another thread stays with it, and does no harm.
-  if (handle != at::INVALID_CALLBACK_HANDLE && thread_ == std::this_thread::get_id())
-    at::removeCallback(handle);
+  if (handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(handle);
 }
 
 bool LeafWatch::has_seen() const noexcept {

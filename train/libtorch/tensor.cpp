@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "libtorch/device.hpp"
 #include "libtorch/first_use.hpp"
 
 namespace kolo {
@@ -54,17 +55,30 @@ at::Tensor memory_for(const at::Tensor& tensor) {
 
 /// For calls that only move elements: as bytes if kolo does not know their type.
 Buffer moved(const at::Tensor& tensor) {
-  const bool is_plain = tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided;
+  const bool is_plain =
+      tensor.defined() && train::is_served(tensor.device()) && tensor.layout() == at::kStrided;
   if (!is_plain || known_type(tensor.scalar_type())) return buffer_of(tensor);
   train::FirstUse::touch(tensor);
-  return {tensor.data_ptr(), tensor.nbytes(), DType::uint8};
+  return {tensor.data_ptr(), tensor.nbytes(), DType::uint8, train::device_of(tensor.device())};
+}
+
+/// For calls that take the host's memory only.
+at::Tensor host_copy_of(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_cuda() ? tensor.cpu() : tensor;
+}
+
+/// Those of a call on the tensor.
+CallOptions with_stream(const at::Tensor& tensor, const CallOptions& options) {
+  return tensor.defined() ? train::on_current_stream(tensor.device(), options) : options;
 }
 
 /// Starts a call that reads `in` and writes `out`.
 template <typename Start>
-TensorWork started(const at::Tensor& in, const at::Tensor& out, const Start& start) {
+TensorWork started(const at::Tensor& in, const at::Tensor& out, const CallOptions& options,
+                   const Start& start) {
   at::Tensor read = contiguous_of(in), memory = memory_for(out);
-  Work work = start(buffer_of(read), buffer_of(memory));
+  const ConstBuffer from = buffer_of(read);
+  Work work = start(from, buffer_of(memory), with_stream(out, options));
   return TensorWork(std::move(work), std::move(read), std::move(memory), out);
 }
 
@@ -77,7 +91,7 @@ DType dtype_of_tensor(at::ScalarType type) {
 
 void require_collective(const at::Tensor& tensor) {
   if (!tensor.defined()) throw InvalidArgumentError("an undefined tensor has no buffer", {});
-  if (!tensor.device().is_cpu()) {
+  if (!train::is_served(tensor.device())) {
     throw InvalidArgumentError("a tensor on " + tensor.device().str() + " has no buffer that kolo can use",
                                {});
   }
@@ -92,7 +106,7 @@ Buffer buffer_of(const at::Tensor& tensor) {
   }
   train::FirstUse::touch(tensor);
   return {tensor.data_ptr(), static_cast<std::uint64_t>(tensor.numel()),
-          dtype_of_tensor(tensor.scalar_type())};
+          dtype_of_tensor(tensor.scalar_type()), train::device_of(tensor.device())};
 }
 
 TensorWork& TensorWork::operator=(TensorWork&& other) noexcept {
@@ -101,11 +115,23 @@ TensorWork& TensorWork::operator=(TensorWork&& other) noexcept {
   read_ = std::move(other.read_);
   memory_ = std::move(other.memory_);
   result_ = std::move(other.result_);
+  is_over_ = other.is_over_;
   return *this;
 }
 
 at::Tensor TensorWork::wait() {
   work_.wait();
+  return take_result();
+}
+
+at::Tensor TensorWork::order() {
+  if (!memory_.defined()) return wait();
+  train::order_current_stream(work_, memory_.device());
+  return take_result();
+}
+
+at::Tensor TensorWork::take_result() {
+  is_over_ = true;
   if (result_.defined() && memory_.defined() && !memory_.is_same(result_)) {
     const c10::NoGradGuard no_grad;
     result_.variable_data().copy_(memory_);  // like a write to memory, it counts no version
@@ -117,7 +143,7 @@ at::Tensor TensorWork::wait() {
 
 void TensorWork::settle() noexcept {
   try {
-    work_.wait();
+    if (!is_over_) work_.wait();
   } catch (...) {
     // The caller of wait() has the error.
   }
@@ -142,36 +168,36 @@ std::chrono::nanoseconds wait_all(std::vector<TensorWork>& works) {
 TensorWork all_reduce_async(const at::Tensor& tensor, Communicator& communicator, const Reduction& reduction,
                             const CallOptions& options) {
   at::Tensor memory = contiguous_of(tensor);
-  Work work = communicator.all_reduce_async(buffer_of(memory), reduction, options);
+  Work work = communicator.all_reduce_async(buffer_of(memory), reduction, with_stream(memory, options));
   return TensorWork(std::move(work), {}, std::move(memory), tensor);
 }
 
 TensorWork all_reduce_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Reduction& reduction, const CallOptions& options) {
-  return started(in, out, [&](ConstBuffer from, Buffer to) {
-    return communicator.all_reduce_async(from, to, reduction, options);
+  return started(in, out, options, [&](ConstBuffer from, Buffer to, const CallOptions& own) {
+    return communicator.all_reduce_async(from, to, reduction, own);
   });
 }
 
 TensorWork all_gather_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Counts& counts, const CallOptions& options) {
-  return started(in, out, [&](ConstBuffer from, Buffer to) {
-    return communicator.all_gather_async(from, to, counts, options);
+  return started(in, out, options, [&](ConstBuffer from, Buffer to, const CallOptions& own) {
+    return communicator.all_gather_async(from, to, counts, own);
   });
 }
 
 TensorWork reduce_scatter_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                                 const Reduction& reduction, const Counts& counts,
                                 const CallOptions& options) {
-  return started(in, out, [&](ConstBuffer from, Buffer to) {
-    return communicator.reduce_scatter_async(from, to, reduction, counts, options);
+  return started(in, out, options, [&](ConstBuffer from, Buffer to, const CallOptions& own) {
+    return communicator.reduce_scatter_async(from, to, reduction, counts, own);
   });
 }
 
 TensorWork all_to_all_async(const at::Tensor& in, const at::Tensor& out, Communicator& communicator,
                             const Counts& sent, const Counts& received, const CallOptions& options) {
-  return started(in, out, [&](ConstBuffer from, Buffer to) {
-    return communicator.all_to_all_async(from, to, sent, received, options);
+  return started(in, out, options, [&](ConstBuffer from, Buffer to, const CallOptions& own) {
+    return communicator.all_to_all_async(from, to, sent, received, own);
   });
 }
 
@@ -180,25 +206,25 @@ TensorWork scatter_async(const at::Tensor& in, const at::Tensor& out, int root, 
   const bool is_root = communicator.rank() == root;
   at::Tensor read = is_root ? contiguous_of(in) : at::Tensor(), memory = memory_for(out);
   const ConstBuffer from = is_root ? ConstBuffer(buffer_of(read)) : ConstBuffer();
-  Work work = communicator.scatter_async(from, buffer_of(memory), root, counts, options);
+  Work work = communicator.scatter_async(from, buffer_of(memory), root, counts, with_stream(memory, options));
   return TensorWork(std::move(work), std::move(read), std::move(memory), out);
 }
 
 TensorWork broadcast_async(const at::Tensor& tensor, int root, Communicator& communicator,
                            const CallOptions& options) {
   at::Tensor memory = communicator.rank() == root ? contiguous_of(tensor) : memory_for(tensor);
-  Work work = communicator.broadcast_async(moved(memory), root, options);
+  Work work = communicator.broadcast_async(moved(memory), root, with_stream(memory, options));
   return TensorWork(std::move(work), {}, std::move(memory), tensor);
 }
 
 TensorWork send_async(const at::Tensor& tensor, int peer, Communicator& communicator, int tag) {
-  at::Tensor read = contiguous_of(tensor);
+  at::Tensor read = host_copy_of(contiguous_of(tensor));
   Work work = communicator.send_async(moved(read), peer, tag);
   return TensorWork(std::move(work), std::move(read), {}, {});
 }
 
 TensorWork recv_async(const at::Tensor& tensor, int peer, Communicator& communicator, int tag) {
-  at::Tensor memory = memory_for(tensor);
+  at::Tensor memory = host_copy_of(memory_for(tensor));
   Work work = communicator.recv_async(moved(memory), peer, tag);
   return TensorWork(std::move(work), {}, std::move(memory), tensor);
 }

@@ -1,6 +1,7 @@
 #include "libtorch/thread_state.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <torch/version.h>
 
@@ -16,24 +17,29 @@ namespace train {
 // The functions of autocast have other names from libtorch 2.4 on.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
 AutocastState AutocastState::current() {
-  return {at::autocast::is_autocast_enabled(at::kCPU), at::autocast::get_autocast_dtype(at::kCPU),
+  return {at::autocast::is_autocast_enabled(at::kCPU), at::autocast::is_autocast_enabled(at::kCUDA),
+          at::autocast::get_autocast_dtype(at::kCPU), at::autocast::get_autocast_dtype(at::kCUDA),
           at::autocast::is_autocast_cache_enabled()};
 }
 
 void AutocastState::apply() const {
   at::autocast::set_autocast_enabled(at::kCPU, is_enabled);
+  at::autocast::set_autocast_enabled(at::kCUDA, is_enabled_on_gpus);
   at::autocast::set_autocast_dtype(at::kCPU, dtype);
+  at::autocast::set_autocast_dtype(at::kCUDA, dtype_on_gpus);
   at::autocast::set_autocast_cache_enabled(has_cache);
 }
 #else
 AutocastState AutocastState::current() {
-  return {at::autocast::is_cpu_enabled(), at::autocast::get_autocast_cpu_dtype(),
-          at::autocast::is_autocast_cache_enabled()};
+  return {at::autocast::is_cpu_enabled(), at::autocast::is_enabled(), at::autocast::get_autocast_cpu_dtype(),
+          at::autocast::get_autocast_gpu_dtype(), at::autocast::is_autocast_cache_enabled()};
 }
 
 void AutocastState::apply() const {
   at::autocast::set_cpu_enabled(is_enabled);
+  at::autocast::set_enabled(is_enabled_on_gpus);
   at::autocast::set_autocast_cpu_dtype(dtype);
+  at::autocast::set_autocast_gpu_dtype(dtype_on_gpus);
   at::autocast::set_autocast_cache_enabled(has_cache);
 }
 #endif
@@ -69,8 +75,11 @@ RandomScope::~RandomScope() {
   for (const RandomState& state : before_) state.apply();
 }
 
-RandomRecord::RandomRecord(RandomStates& states) : states_(states), outer_(innermost) {
+RandomRecord::RandomRecord(RandomStates& states, at::TensorList inputs) : states_(states), outer_(innermost) {
   note(generator_or_default({}));
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && input.is_cuda()) note(at::globalContext().defaultGenerator(input.device()));
+  }
   innermost = this;
 }
 
@@ -99,10 +108,10 @@ std::uint64_t draw(const at::Generator& generator) {
 
 struct Autocast::State : train::AutocastState {};
 
-Autocast::Autocast(bool is_enabled)
+Autocast::Autocast(bool is_enabled, at::ScalarType dtype_on_gpus)
     : before_(std::make_unique<State>(State{train::AutocastState::current()})) {
   at::autocast::increment_nesting();
-  train::AutocastState{is_enabled, at::kBFloat16, before_->has_cache}.apply();
+  train::AutocastState{is_enabled, is_enabled, at::kBFloat16, dtype_on_gpus, before_->has_cache}.apply();
 }
 
 Autocast::~Autocast() {

@@ -1,4 +1,4 @@
-// What a thread computes with beside its tensors: autocast on the CPU, and the states of generators of random
+// What a thread computes with beside its tensors: autocast, and the states of generators of random
 // numbers, libtorch's default one and those that modules are given.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace kolo::train {
 
 /// What libtorch keeps of autocast for each thread.
 struct AutocastState {
-  bool is_enabled = false;
-  at::ScalarType dtype = at::kBFloat16;
+  bool is_enabled = false, is_enabled_on_gpus = false;
+  at::ScalarType dtype = at::kBFloat16, dtype_on_gpus = at::kBFloat16;
   bool has_cache = true;  ///< of weights that were cast
 
   /// This thread's.
@@ -62,10 +62,11 @@ class RandomScope {
 };
 
 /// While it lives, `states` gets the state that each generator had before its first draw: the default
-/// generator's at once, and those of other generators when draw() takes a number of them in this thread.
+/// generators' of the CPU and of the inputs' devices at once, and those of other generators when draw() takes
+/// a number of them in this thread.
 class RandomRecord {
  public:
-  explicit RandomRecord(RandomStates& states);
+  RandomRecord(RandomStates& states, at::TensorList inputs);
   ~RandomRecord();
   RandomRecord(const RandomRecord&) = delete;
   RandomRecord& operator=(const RandomRecord&) = delete;

@@ -38,7 +38,7 @@ struct DelayedAverages::State {
       const at::Tensor& gradient = parameter.grad();
       result.push_back({name, gradient.defined()
                                   ? gradient
-                                  : at::zeros({}, parameter.scalar_type()).expand(parameter.sizes())});
+                                  : at::zeros({}, parameter.detach().options()).expand(parameter.sizes())});
     }
     return result;
   }

@@ -40,7 +40,7 @@ struct ComputedAnew : torch::autograd::Function<ComputedAnew> {
     context->save_for_backward(inputs.vec());
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     const AutocastScope scope(call->autocast);
-    const RandomRecord record(call->random);
+    const RandomRecord record(call->random, inputs);
     return call->function(inputs.vec());
   }
 

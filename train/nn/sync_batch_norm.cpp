@@ -33,7 +33,7 @@ at::Tensor along_features(const at::Tensor& values, const at::Tensor& input) {
   return values.to(input.scalar_type()).view(sizes);
 }
 
-/// Of the values of one feature; tensors of float64 [features].
+/// Of the values of one feature; tensors of float64 [features], on the CPU until all ranks' are known.
 struct Moments {
   double count = 0;
   at::Tensor mean;
@@ -45,7 +45,7 @@ Moments local_moments(const at::Tensor& input) {
   if (input.numel() == 0) return {0, at::zeros({features}, at::kDouble), at::zeros({features}, at::kDouble)};
   const auto count = static_cast<double>(input.numel() / features);
   const auto [mean, variance] = at::batch_norm_update_stats(input, {}, {}, 0);
-  return {count, mean.to(at::kDouble), variance.to(at::kDouble) * count};
+  return {count, mean.to(at::kCPU, at::kDouble), variance.to(at::kCPU, at::kDouble) * count};
 }
 
 /// T. Chan, G. Golub, R. LeVeque: "Updating Formulae and a Pairwise Algorithm for Computing Sample
@@ -72,6 +72,8 @@ Moments global_moments(const at::Tensor& input, Communicator& communicator) {
     const at::Tensor row = all[rank];
     merge(total, {row[0].item<double>(), row.slice(0, 1, 1 + features), row.slice(0, 1 + features)});
   }
+  total.mean = total.mean.to(input.device());
+  total.squares = total.squares.to(input.device());
   return total;
 }
 
@@ -126,7 +128,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const double share = kept.loss_factor ? kept.loss_factor() : 1;
     const at::Tensor sums = at::cat({sum, weighted}).to(at::kDouble).mul_(share);
     const train::Span span(kept.communicator, "gradients of batch statistics");
-    all_reduce_async(sums, kept.communicator, ReduceOp::sum, {.waits_at_once = true}).wait();
+    all_reduce_async(sums, kept.communicator, ReduceOp::sum, {.waits_at_once = true}).order();
     const std::int64_t features = input.size(1);
     if (share != 0) sums.div_(kept.count * share);  // with 0, what is given below does not count
     const at::Tensor mean_above = sums.slice(0, 0, features), mean_weighted = sums.slice(0, features);

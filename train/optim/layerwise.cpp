@@ -42,8 +42,8 @@ struct Layer {
   double weight_decay() const { return is_adapted ? options->weight_decay() : 0; }
 };
 
-/// Of all groups. Throws InvalidArgumentError for a sparse gradient, parameters elsewhere than on the CPU,
-/// and parts of parameters without a sum over their ranks.
+/// Of all groups. Throws InvalidArgumentError for a sparse gradient, complex parameters, and parts of
+/// parameters without a sum over their ranks.
 template <typename Options>
 std::vector<Layer<Options>> layers_of(torch::optim::Optimizer& optimizer,
                                       const SumOverRanks& sum_over_ranks) {
@@ -52,8 +52,7 @@ std::vector<Layer<Options>> layers_of(torch::optim::Optimizer& optimizer,
   for (auto& group : optimizer.param_groups()) {
     const auto& options = static_cast<const Options&>(group.options());
     for (const at::Tensor& parameter : group.params()) {
-      if (!parameter.device().is_cpu() || parameter.is_complex())
-        throw InvalidArgumentError(name + " takes parameters of real numbers on the CPU", {});
+      if (parameter.is_complex()) throw InvalidArgumentError(name + " takes parameters of real numbers", {});
       if (!sum_over_ranks) train::require_undivided(parameter, name);
       const at::Tensor& gradient = parameter.grad();
       if (gradient.defined() && gradient.is_sparse())
@@ -203,8 +202,8 @@ at::Tensor LayerwiseOptimizer<Options>::step(LossClosure closure) {
     if (!layers[i].gradient.defined()) continue;
     updates[i] = update_of(*this, layers[i]);
     if (!layers[i].is_adapted) continue;
-    squares[2 * i] = sum_of_squares(layers[i].parameter);
-    squares[2 * i + 1] = sum_of_squares(updates[i]);
+    squares[2 * i] = sum_of_squares({&layers[i].parameter, 1});
+    squares[2 * i + 1] = sum_of_squares({&updates[i], 1});
   }
   if (sum_over_ranks_) sum_over_ranks_(parameters, squares);
   if (squares.size() != 2 * layers.size())

@@ -22,6 +22,12 @@ constexpr std::uint64_t kHasProblem = 2;
 constexpr std::uint64_t kIsChanged = 4;
 constexpr int kSamplesShift = 3;  ///< the first rank: how many samples there are
 
+/// Where a stage computes: what it receives comes in the host's memory.
+at::Device device_of(const PipelineStage& stage) {
+  const std::vector<at::Tensor> parameters = stage.module->parameters();
+  return parameters.empty() ? at::Device(at::kCPU) : parameters.front().device();
+}
+
 /// An error that all ranks have, and that ends nothing.
 struct Refused {
   std::exception_ptr error;
@@ -29,7 +35,7 @@ struct Refused {
 
 AutocastState without_autocast() {
   AutocastState state = AutocastState::current();
-  state.is_enabled = false;
+  state.is_enabled = state.is_enabled_on_gpus = false;
   return state;
 }
 
@@ -138,7 +144,7 @@ void PipelineStep::forward_one(Pass& pass, BorderExchange& exchange, std::size_t
     held.input = micro_batch_of(pass.input, action.micro_batch);
   } else {
     const Span span(communicator_, "wait for output", action.micro_batch);
-    held.input = exchange.receive_for(index);
+    held.input = exchange.receive_for(index).to(device_of(stages_[static_cast<std::size_t>(action.chunk)]));
     if (has_graph && exchange.has_gradient(stage - 1)) held.input.set_requires_grad(true);
   }
   std::optional<Span> span(std::in_place, communicator_, "forward", action.micro_batch);
@@ -170,6 +176,7 @@ void PipelineStep::backward_one(BorderExchange& exchange, std::size_t index) {
   Held& held = found->second;
   std::optional<Span> span(std::in_place, communicator_, "wait for gradient", action.micro_batch);
   at::Tensor gradient = exchange.receive_for(index);
+  if (gradient.defined()) gradient = gradient.to(held.output.device());
   span.emplace(communicator_, "backward", action.micro_batch);
   const auto begin = Clock::now();
   if (held.output.requires_grad()) {
@@ -224,6 +231,7 @@ void PipelineStep::start_agreement(const Pass& pass) {
   }
   const AutocastState autocast = AutocastState::current();
   likeness.push_back(autocast.is_enabled ? static_cast<std::int64_t>(autocast.dtype) : -1);
+  likeness.push_back(autocast.is_enabled_on_gpus ? static_cast<std::int64_t>(autocast.dtype_on_gpus) : -1);
   auto& before = likeness_[pass.kind];
   own_word_ |= (problem_.empty() ? 0 : kHasProblem) | (before == likeness ? 0 : kIsChanged);
   before = std::move(likeness);

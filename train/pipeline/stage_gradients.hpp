@@ -30,7 +30,7 @@ class StageGradients {
  public:
   /// Collective over `data`, which may be not valid: all start from its rank 0's parameters and buffers.
   /// Throws MismatchError on all of its ranks where the stages are not alike; InvalidArgumentError for a
-  /// parameter that is not a dense CPU tensor.
+  /// parameter that is not a dense tensor.
   StageGradients(const std::vector<PipelineStage>& stages, Communicator data);
   /// `ends`: the ranks of the first and the last stage, in this order; not valid where they are one rank, and
   /// on others. The last stage's weights get the first one's values.

@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "kolo/error.hpp"
@@ -41,17 +42,29 @@ double sum_of_squares_of(const T* values, std::int64_t count) {
   return total;
 }
 
-}  // namespace
-
-double sum_of_squares(const at::Tensor& tensor) {
-  if (tensor.is_complex() || !tensor.device().is_cpu())
-    throw InvalidArgumentError("norms are taken of real numbers on the CPU", {});
+double sum_of_squares_on_cpu(const at::Tensor& tensor) {
   if (tensor.scalar_type() == at::kDouble) {
     const at::Tensor values = tensor.contiguous();
     return sum_of_squares_of(values.data_ptr<double>(), values.numel());
   }
   const at::Tensor values = tensor.to(at::kFloat).contiguous();
   return sum_of_squares_of(values.data_ptr<float>(), values.numel());
+}
+
+}  // namespace
+
+double sum_of_squares(std::span<const at::Tensor> tensors) {
+  double total = 0;
+  std::vector<at::Tensor> norms;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.is_complex()) throw InvalidArgumentError("norms are taken of real numbers", {});
+    if (tensor.device().is_cpu()) {
+      total += sum_of_squares_on_cpu(tensor);
+    } else {
+      norms.push_back(at::linalg_vector_norm(tensor, 2, {}, false, at::kDouble));
+    }
+  }
+  return norms.empty() ? total : total + at::stack(norms).square_().sum().item<double>();
 }
 
 }  // namespace kolo::train
@@ -78,31 +91,38 @@ void scale_to_norm(const std::vector<at::Tensor>& gradients, double norm, double
   for (const at::Tensor& gradient : gradients) gradient.mul_(max_norm / norm);
 }
 
-/// `use` gets each trained parameter's gradient, and whether this rank counts it. Where it throws, the other
-/// holders get an AbortedError.
+struct PlacedGradients {
+  std::vector<at::Tensor> all;
+  std::vector<at::Tensor> counted;  ///< by this rank
+};
+
+/// `use` gets those of trained parameters. Where it throws, the other holders get an AbortedError.
 template <typename Use>
-void for_each_gradient(const PlacedModel& model, const char* name, const Use& use) {
+auto use_gradients(const PlacedModel& model, const char* name, const Use& use) {
   try {
+    PlacedGradients gradients;
     for (std::size_t i = 0; i < model.parameters().size(); ++i) {
       const PlacedParameter& parameter = model.parameters()[i];
       if (!parameter.is_trained) continue;
       train::require_norm(parameter.tensor, name);
-      if (const at::Tensor numbers = numbers_of_gradient(parameter.tensor); numbers.defined())
-        use(numbers, model.counts(i));
+      const at::Tensor numbers = numbers_of_gradient(parameter.tensor);
+      if (!numbers.defined()) continue;
+      gradients.all.push_back(numbers);
+      if (model.counts(i)) gradients.counted.push_back(numbers);
     }
+    return use(gradients);
   } catch (...) {
     if (model.holders().valid()) train::tell_others(model.holders());
     throw;
   }
 }
 
-/// Collective over the holders: the norm; appends this rank's gradients.
+/// Collective over the holders: the norm; sets this rank's gradients.
 double norm_of(const PlacedModel& model, const char* name, std::vector<at::Tensor>& gradients) {
   const c10::NoGradGuard no_grad;
-  double total = 0;
-  for_each_gradient(model, name, [&](const at::Tensor& numbers, bool counts) {
-    gradients.push_back(numbers);
-    if (counts) total += train::sum_of_squares(numbers);
+  double total = use_gradients(model, name, [&](PlacedGradients& found) {
+    gradients = std::move(found.all);
+    return train::sum_of_squares(found.counted);
   });
   if (model.holders().valid()) model.holders().all_reduce(Buffer(&total, 1, DType::float64));
   return std::sqrt(total);
@@ -129,25 +149,22 @@ double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   std::unordered_set<const c10::TensorImpl*> seen;
-  double total = 0;
   for (const at::Tensor& parameter : parameters) {
     train::require_no_part(parameter, "clip_gradients()");
     if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     const at::Tensor numbers = numbers_of_gradient(parameter);
-    if (!numbers.defined()) continue;
-    total += train::sum_of_squares(numbers);
-    gradients.push_back(numbers);
+    if (numbers.defined()) gradients.push_back(numbers);
   }
-  const double norm = std::sqrt(total);
+  const double norm = std::sqrt(train::sum_of_squares(gradients));
   scale_to_norm(gradients, norm, max_norm);
   return norm;
 }
 
 bool gradients_are_finite(const PlacedModel& model) {
   const c10::NoGradGuard no_grad;
-  std::uint8_t is_finite = 1;
-  for_each_gradient(model, "gradients_are_finite()", [&](const at::Tensor& numbers, bool) {
-    if (!at::isfinite(numbers).all().item<bool>()) is_finite = 0;
+  std::uint8_t is_finite = use_gradients(model, "gradients_are_finite()", [](const PlacedGradients& found) {
+    return std::ranges::all_of(
+        found.all, [](const at::Tensor& numbers) { return at::isfinite(numbers).all().item<bool>(); });
   });
   if (model.holders().valid()) model.holders().all_reduce(Buffer(&is_finite, 1, DType::uint8), ReduceOp::min);
   return is_finite != 0;

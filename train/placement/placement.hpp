@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,10 @@
 
 namespace kolo::train {
 
-/// In float64, in an order that depends on the number of elements alone: libtorch's sums depend on vector
-/// units and threads. Throws InvalidArgumentError for complex numbers and tensors that are not on the CPU.
-double sum_of_squares(const at::Tensor& tensor);
+/// In float64. On the CPU in an order that depends on the number of elements alone: libtorch's sums depend on
+/// vector units and threads. Of tensors on a device libtorch's sum, for which this waits once. Throws
+/// InvalidArgumentError for complex numbers.
+double sum_of_squares(std::span<const at::Tensor> tensors);
 
 /// The region without a cut or range that is all there is; but one whose elements lie in an order of their
 /// own keeps its range.

@@ -18,6 +18,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
+#include "libtorch/device.hpp"
 #include "libtorch/first_use.hpp"
 #include "ranks/holders.hpp"
 
@@ -52,6 +53,7 @@ std::string describe(const NamedTensor& named) {
   text << '\'' << named.name << "' " << c10::toString(named.tensor.scalar_type()) << ' '
        << named.tensor.sizes();
   if (!named.tensor.is_contiguous()) text << " strides " << named.tensor.strides();
+  if (named.tensor.is_cuda()) text << " on a GPU";
   if (!named.note.empty()) text << ", " << named.note;
   if (const std::string part = part_text_of(named.tensor); !part.empty()) text << ", " << part;
   return text.str();
@@ -61,9 +63,10 @@ std::string describe(const NamedTensor& named) {
 void require_served(const char* kind, const NamedTensor& named) {
   const at::Tensor& tensor = named.tensor;
   const std::string which = std::string(kind) + " '" + named.name + '\'';
-  if (!tensor.device().is_cpu()) {
-    throw InvalidArgumentError(which + " is on " + tensor.device().str() + ": only CPU tensors are served",
-                               {});
+  if (!is_served(tensor.device())) {
+    throw InvalidArgumentError(
+        which + " is on " + tensor.device().str() + ": only tensors on the CPU or a CUDA device are served",
+        {});
   }
   if (tensor.layout() != at::kStrided)
     throw InvalidArgumentError(which + " is sparse: only dense ones are served", {});
@@ -79,6 +82,17 @@ void require_served(const char* kind, const NamedTensor& named) {
     buffer_of(tensor);
   } catch (const InvalidArgumentError& error) {
     throw InvalidArgumentError(which + ": " + error.what(), {});
+  }
+}
+
+void require_one_device(const NamedTensors& tensors) {
+  for (const auto& [name, tensor, note] : tensors) {
+    const auto& [first_name, first, _] = tensors.front();
+    if (tensor.device() == first.device()) continue;
+    throw InvalidArgumentError('\'' + first_name + "' is on " + first.device().str() + " and '" + name +
+                                   "' on " + tensor.device().str() +
+                                   ": the tensors of a model are on one device",
+                               {});
   }
 }
 
@@ -195,24 +209,25 @@ Replicator::Replicator(const std::vector<NamedTensor>& tensors) {
       bytes += (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
       packed_.push_back(tensor);
     }
-    members_.push_back({named, tensor.scalar_type(), tensor.sizes().vec()});
+    members_.push_back({named, tensor.scalar_type(), tensor.sizes().vec(), tensor.device()});
   }
   if (packed_.empty()) return;
   staging_.emplace(bytes);
   for (std::size_t i = 0; i < packed_.size(); ++i) {
     const at::Tensor& tensor = packed_[i];
-    staged_.push_back(
-        at::from_blob(staging_->data() + offsets[i], tensor.sizes(), tensor.options().requires_grad(false)));
+    staged_.push_back(at::from_blob(staging_->data() + offsets[i], tensor.sizes(), tensor.scalar_type()));
   }
 }
 
 void Replicator::require_unchanged() const {
   for (const Member& member : members_) {
     const at::Tensor& tensor = member.named.tensor;
-    if (tensor.scalar_type() == member.type && tensor.sizes() == member.sizes) continue;
+    if (tensor.scalar_type() == member.type && tensor.sizes() == member.sizes &&
+        tensor.device() == member.device)
+      continue;
     std::ostringstream text;
     text << describe(member.named) << " was " << c10::toString(member.type) << ' '
-         << at::IntArrayRef(member.sizes)
+         << at::IntArrayRef(member.sizes) << " on " << member.device
          << " when DistributedDataParallel was made: after to() and the like make a new one";
     throw InvalidArgumentError(text.str(), {});
   }
@@ -286,6 +301,7 @@ Model::Model(const torch::nn::Module& module, const DistributedDataParallelOptio
   }
   for (const NamedTensor& buffer : buffers) require_served("buffer", buffer);
   if (trainable.empty()) throw InvalidArgumentError("the model has no parameter that wants a gradient", {});
+  require_one_device(all());
   for (NamedTensor& parameter : frozen) parameter.note = "frozen";
   const auto sparse = find_sparse(module, options.sparse_parameters);
   for (std::size_t i = 0; i < trainable.size(); ++i) {

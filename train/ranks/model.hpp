@@ -29,7 +29,8 @@ class Replicator {
  public:
   explicit Replicator(const std::vector<NamedTensor>& tensors);
 
-  /// Throws InvalidArgumentError, with its name, for a tensor that has got another type or shape since.
+  /// Throws InvalidArgumentError, with its name, for a tensor that has got another type, shape or device
+  /// since.
   void require_unchanged() const;
 
   /// Collective; the lists must have the same layout on all ranks. start() borrows the tensors until finish()
@@ -46,6 +47,7 @@ class Replicator {
     NamedTensor named;
     at::ScalarType type;
     std::vector<std::int64_t> sizes;
+    at::Device device;
   };
 
   std::vector<Member> members_;

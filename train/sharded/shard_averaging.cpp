@@ -78,14 +78,16 @@ void ShardAveraging::start(std::size_t bucket) {
   Unit& unit = unit_of(bucket);
   if (is_hooked(unit)) {
     job_.average = [this, &unit, bucket](Communicator& communicator) {
-      const Buffer all = unit.gradients().host();
-      hook_->scatter({.gradients = {static_cast<float*>(all.data), all.count},
-                      .parts = unit.gradients().parts(),
-                      .index = bucket,
-                      .loss_scale = loss_scale_},
-                     unit.counts(), communicator);
+      unit.gradients().on_host([&](Buffer all) {
+        hook_->scatter({.gradients = {static_cast<float*>(all.data), all.count},
+                        .parts = unit.gradients().parts(),
+                        .index = bucket,
+                        .loss_scale = loss_scale_},
+                       unit.counts(), communicator);
+      });
       return true;
     };
+    job_.device = unit.watched().device();
     thread_->start(job_);
   } else {
     unit.start_scatter(communicator_, step_of_.call_of(order_[bucket]));

@@ -59,7 +59,9 @@ class ShardAveraging final : public Averaging {
   void prepare() override;
   void take(std::size_t bucket, std::size_t slot, const at::Tensor& parameter) override;
   void start(std::size_t bucket) override;
-  bool is_hooked(const Unit& unit) const { return hook_ && unit.gradients().host().dtype == DType::float32; }
+  bool is_hooked(const Unit& unit) const {
+    return hook_ && unit.gradients().buffer().dtype == DType::float32;
+  }
   void finish_oldest();
   void agree_on_finite();
   void set_order(std::vector<std::size_t> units);

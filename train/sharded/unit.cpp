@@ -6,7 +6,6 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 
@@ -190,7 +189,7 @@ void Unit::start_gather(Communicator& communicator, const CallOptions& options) 
 void Unit::wait_gather() {
   if (state_ != State::gathering) return;
   state_ = State::released;  // where it fails
-  std::exchange(gather_, {}).wait();
+  std::exchange(gather_, {}).order();
   state_ = State::whole;
 }
 
@@ -205,7 +204,7 @@ void Unit::release() {
 void Unit::provide() {
   if (whole_.is_provided()) return;
   whole_.provide();
-  std::memset(whole_.host().data, 0xff, whole_.bytes());  // NaN
+  whole_.flat().view(at::kByte).fill_(0xff);  // NaN
 }
 
 void Unit::begin_gradients() {

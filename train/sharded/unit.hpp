@@ -45,7 +45,7 @@ class Unit {
   /// Of the memory of the whole parameters.
   enum class State { released, gathering, whole };
 
-  /// The parameters, dense CPU tensors of one element type, keep their values and move into memory of the
+  /// The parameters, dense tensors of one element type, keep their values and move into memory of the
   /// unit. With Shard::parameters that memory is given back. With `gather_type` those of float32 become
   /// tensors of that type; shards and gradients of trained ones are float32.
   Unit(const PlannedUnit& plan, int rank, int size, Shard shard, std::optional<at::ScalarType> gather_type);

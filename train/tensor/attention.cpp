@@ -88,8 +88,8 @@ std::optional<at::Tensor> scores_of(const RingCall& call, const at::Tensor& scal
   if (call.causal && block.begin >= queries.end()) return {};
   at::Tensor scores = at::matmul(scaled_q, keys.transpose(-2, -1));
   if (call.causal && block.end() > queries.begin) {
-    scores.masked_fill_(later_keys(queries.length, queries.begin, block.length, block.begin),
-                        -std::numeric_limits<double>::infinity());
+    const at::Tensor later = later_keys(queries.length, queries.begin, block.length, block.begin);
+    scores.masked_fill_(later.to(scores.device()), -std::numeric_limits<double>::infinity());
   }
   return scores;
 }
@@ -230,8 +230,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const std::function<at::Tensor(const at::Tensor&)>& drop) {
   at::Tensor scores = at::matmul(q * scale_of_scores(scale, q.size(-1)), k.transpose(-2, -1));
   if (causal) {
-    scores =
-        scores.masked_fill(later_keys(q.size(2), 0, k.size(2), 0), -std::numeric_limits<double>::infinity());
+    scores = scores.masked_fill(later_keys(q.size(2), 0, k.size(2), 0).to(q.device()),
+                                -std::numeric_limits<double>::infinity());
   }
   const at::Tensor weights = at::softmax(scores, -1);
   return at::matmul(drop ? drop(weights) : weights, v);

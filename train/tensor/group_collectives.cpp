@@ -89,7 +89,7 @@ at::Tensor gather_of_group(const at::Tensor& tensor, std::int64_t dimension, con
   const std::int64_t each = product_of(with_length(tensor, dimension, 1));
   const at::Tensor in = tensor.contiguous();
   const at::Tensor out = at::empty({each * sum_of(lengths)}, in.options());
-  all_gather_async(in, out, communicator, elements_of(lengths, each), kAtOnce).wait();
+  all_gather_async(in, out, communicator, elements_of(lengths, each), kAtOnce).order();
   if (dimension == 0) return out.view(with_length(tensor, 0, sum_of(lengths)));
   std::vector<Sizes> shapes;
   for (const std::int64_t length : lengths) shapes.push_back(with_length(tensor, dimension, length));
@@ -105,7 +105,7 @@ at::Tensor scattered_sum_of_group(const at::Tensor& tensor, std::int64_t dimensi
   const std::int64_t each = product_of(with_length(tensor, dimension, 1));
   const at::Tensor in = packed(tensor, dimension, lengths);
   const at::Tensor out = at::empty(with_length(tensor, dimension, lengths[own(communicator)]), in.options());
-  reduce_scatter_async(in, out, communicator, ReduceOp::sum, elements_of(lengths, each), kAtOnce).wait();
+  reduce_scatter_async(in, out, communicator, ReduceOp::sum, elements_of(lengths, each), kAtOnce).order();
   return out;
 }
 
@@ -130,7 +130,7 @@ at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const
   const auto elements =
       static_cast<std::int64_t>(std::accumulate(received.begin(), received.end(), std::uint64_t{0}));
   const at::Tensor out = at::empty({elements}, in.options());
-  all_to_all_async(in, out, communicator, elements_of(split_lengths, each_sent), received, kAtOnce).wait();
+  all_to_all_async(in, out, communicator, elements_of(split_lengths, each_sent), received, kAtOnce).order();
   return unpacked(out, shapes, joined);
 }
 
@@ -161,7 +161,7 @@ at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator,
   const Span span(communicator, "sum over group");
   const at::Tensor in = tensor.contiguous();
   const at::Tensor out = at::empty_like(in);
-  all_reduce_async(in, out, communicator, operation, {.wire = kAsItIs, .waits_at_once = true}).wait();
+  all_reduce_async(in, out, communicator, operation, {.wire = kAsItIs, .waits_at_once = true}).order();
   return out;
 }
 

@@ -43,7 +43,7 @@ struct Dispatch {
 };
 
 train::Lengths lengths_of(const at::Tensor& numbers) {
-  const at::Tensor dense = numbers.contiguous();
+  const at::Tensor dense = numbers.cpu().contiguous();
   return {dense.data_ptr<std::int64_t>(), dense.data_ptr<std::int64_t>() + dense.numel()};
 }
 
@@ -65,10 +65,12 @@ train::Lengths sums_by_rank(const at::Tensor& of_expert, int ranks) {
   return sums;
 }
 
-/// Collective: `chosen` int64 [this rank's tokens, 1 or 2], numbers of experts. An expert takes
-/// `capacity_factor` times an equal part of all choices, rounded up; 0: all.
-Dispatch plan_dispatch(const at::Tensor& chosen, std::int64_t experts, double capacity_factor,
+/// Collective: `chosen_there` int64 [this rank's tokens, 1 or 2], numbers of experts. An expert takes
+/// `capacity_factor` times an equal part of all choices, rounded up; 0: all. The host plans, also for
+/// devices.
+Dispatch plan_dispatch(const at::Tensor& chosen_there, std::int64_t experts, double capacity_factor,
                        Communicator& group) {
+  const at::Tensor chosen = chosen_there.cpu();
   const std::int64_t tokens = chosen.size(0), kinds = chosen.size(1), ranks = group.size();
   const at::Tensor by_kind = chosen.t().flatten();
   const at::Tensor kind_of = at::arange(kinds, at::kLong).repeat_interleave(tokens);
@@ -110,6 +112,8 @@ Dispatch plan_dispatch(const at::Tensor& chosen, std::int64_t experts, double ca
   const at::Tensor kept_places = places.masked_select(at::arange(places.numel(), at::kLong) < last);
   dispatch.choices =
       kept_places.remainder(std::max<std::int64_t>(tokens, 1)) * kinds + kind_of.index_select(0, kept_places);
+  for (at::Tensor* const used : {&dispatch.choices, &dispatch.by_expert, &dispatch.first})
+    *used = used->to(chosen_there.device());
   return dispatch;
 }
 

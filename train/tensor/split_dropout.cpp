@@ -66,11 +66,11 @@ at::Tensor split_dropout(const at::Tensor& x, double probability, const std::opt
   const Layout layout = layout_of(x, split);
   const std::uint64_t seed =
       group.valid() ? train::number_of_group(generator, group) : train::draw(generator);
-  const at::Tensor factors = at::empty(x.sizes(), x.options().requires_grad(false));
+  const at::Tensor factors = at::empty(x.sizes(), x.scalar_type());
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "split_dropout", [&] {
     fill_factors(factors.data_ptr<scalar_t>(), layout, seed, probability);
   });
-  return x * factors;
+  return x * factors.to(x.device());
 }
 
 }  // namespace kolo

@@ -113,7 +113,7 @@ TEST(FlatTensors, RangesOverlapParts) {
   EXPECT_EQ(other.count(), 30u);
   EXPECT_EQ(other.bytes(), 240u);
   EXPECT_EQ(other.view(0).scalar_type(), at::kDouble);
-  EXPECT_NE(other.host().data, part.host().data);
+  EXPECT_NE(other.buffer().data, part.buffer().data);
 }
 
 TEST(FlatTensors, AdoptRoundsToTheirType) {

@@ -41,20 +41,20 @@ Metrics average(const Metrics& metrics, Communicator& communicator, double weigh
 /// buffers stay each rank's own. For models that are trained apart and put together now and then
 /// ("local SGD", T. Lin et al., ICLR 2020; see make_post_local_sgd_hook()). Throws MismatchError, on all
 /// ranks, if the models differ in names, types or shapes, and InvalidArgumentError for a parameter that is
-/// not a dense CPU tensor of numbers that can be averaged.
+/// not a dense tensor of numbers that can be averaged.
 void average_parameters(const torch::nn::Module& module, Communicator& communicator);
 
 /// Collective: the mean of each parameter's gradient over all ranks takes its place, the same bits on all of
 /// them. For parameters that DistributedDataParallel cannot watch: shards, stages whose micro-batches are
 /// over. A parameter without a gradient counts as zero and has one afterwards. Every rank passes tensors of
 /// the same types and sizes, in one order; MismatchError on all ranks tells where they differ. Throws
-/// InvalidArgumentError, on that rank before any byte moves, for a gradient that is no dense CPU tensor of
+/// InvalidArgumentError, on that rank before any byte moves, for a gradient that is no dense tensor of
 /// numbers that can be averaged, and for a parameter that is in shards.
 void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator);
 
 /// Collective: all ranks get the root's parameters and buffers, in place. It may be wrapped by
 /// DistributedDataParallel. Throws MismatchError, on all ranks, if the models differ in names, types or
-/// shapes, and InvalidArgumentError for a tensor that is not a dense CPU tensor.
+/// shapes, and InvalidArgumentError for a tensor that is not a dense one.
 void broadcast(const torch::nn::Module& module, Communicator& communicator, int root = 0);
 
 /// Collective: all ranks get the root's optimizer state (momenta, step counts) and options (learning rates)

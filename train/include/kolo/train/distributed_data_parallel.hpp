@@ -190,11 +190,11 @@ class DistributedDataParallelBase : public ParallelModel {
   /// Collective. Takes a communicator of its own by Communicator::split(), so calls on `communicator` may
   /// come at any time, in backward() too. Throws, on all ranks, MismatchError that names the rank and the
   /// parameter when the models, what is frozen in them, or the options are not alike, and
-  /// InvalidArgumentError that names the rank when there is nothing to train, a parameter or buffer is not a
-  /// dense CPU tensor, the hook does not suit the model, `ignored` or sparse_parameters names none, a table
-  /// with sparse gradients is another layer's parameter too, overlap_forward gives no optimizer, or two
-  /// options exclude each other. Another DistributedDataParallel of one of the parameters, of an older
-  /// communicator for example, is of no use from then on.
+  /// InvalidArgumentError that names the rank when there is nothing to train, a parameter or buffer is not
+  /// dense, they are not all on the CPU or on one CUDA device, the hook does not suit the model, `ignored` or
+  /// sparse_parameters names none, a table with sparse gradients is another layer's parameter too,
+  /// overlap_forward gives no optimizer, or two options exclude each other. Another DistributedDataParallel
+  /// of one of the parameters, of an older communicator for example, is of no use from then on.
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                               DistributedDataParallelOptions options);
   /// Waits for all-reduces under way, and makes their steps as finish_step() does.

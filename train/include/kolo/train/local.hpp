@@ -56,7 +56,7 @@ class ModelAverager {
  public:
   /// Collective. Takes a communicator of its own by Communicator::split(); then copies rank 0's parameters
   /// and buffers to all ranks. All ranks throw, before that, InvalidArgumentError that names the rank whose
-  /// options are out of their range or whose model has a tensor that is not dense and on the CPU or nothing
+  /// options are out of their range or whose model has a tensor that is not dense, several devices or nothing
   /// to train, and MismatchError that names the rank whose options or model differ from most ranks'.
   ModelAverager(const torch::nn::Module& module, Communicator communicator,
                 const ModelAveragerOptions& options = {});

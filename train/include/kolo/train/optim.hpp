@@ -32,8 +32,9 @@ std::unique_ptr<torch::optim::OptimizerParamState>& state_of(torch::optim::Optim
 /// (tied weights) counts once; of sparse gradients the rows that there are count, each once; undefined ones
 /// do not. Call it after backward(): averages are the same on all ranks, and so is the norm, bit for bit, on
 /// machines with other vector units and numbers of threads too, as it is added up in float64 in a fixed
-/// order. An infinite or NaN norm leaves all gradients as they are. Throws InvalidArgumentError unless
-/// `max_norm` is positive and finite, for gradients of complex numbers or not on the CPU, where
+/// order; on devices by libtorch, the same bits on GPUs of one kind. An infinite or NaN norm leaves all
+/// gradients as they are. Throws InvalidArgumentError unless
+/// `max_norm` is positive and finite, for gradients of complex numbers, where
 /// overlap_forward makes the steps, and for shards, stages of a pipeline and slices of layers, of which each
 /// rank has others: names what to call for those.
 double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm);
@@ -168,7 +169,7 @@ class LayerwiseOptimizer : public torch::optim::Optimizer {
   /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
   /// gradients enabled, and its loss returned; else an undefined tensor. Norms are sums in float64 in a fixed
   /// order: the same bits on all ranks. Throws InvalidArgumentError, before any parameter moves, for sparse
-  /// gradients, parameters that are not on the CPU, and shards or slices without sum_over_ranks; and what
+  /// gradients, complex parameters, and shards or slices without sum_over_ranks; and what
   /// sum_over_ranks throws.
   at::Tensor step(LossClosure closure = nullptr) override;
   /// Writes and reads state, as by optimizers of libtorch, and options, for torch::save(), torch::load() and

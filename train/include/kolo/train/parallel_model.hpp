@@ -87,8 +87,8 @@ class PlacedModel {
 
 /// Collective over the holders: the norm of the gradients of all trained parameters, the root of the sum of
 /// all squared elements, with the same bits on all holders. A region that several ranks hold counts once, a
-/// parameter without a gradient not at all. Throws InvalidArgumentError for gradients of complex numbers or
-/// not on the CPU, and where overlap_forward makes the steps.
+/// parameter without a gradient not at all. Throws InvalidArgumentError for gradients of complex numbers,
+/// and where overlap_forward makes the steps.
 double gradient_norm(const PlacedModel& model);
 
 /// Collective over the holders: scales this rank's gradients so that gradient_norm() is at most `max_norm`,

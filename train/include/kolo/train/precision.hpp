@@ -36,13 +36,13 @@ namespace kolo {
 /// makes it, and the replicas of a DataParallel, which are threads of their own, do not see it: make it in
 /// the model's forward().
 ///
-/// bfloat16 is the one format that libtorch multiplies on all CPUs; products of float16 are missing in
-/// libtorch 1.13 and slow later, so there is no choice.
+/// On CPUs there is no choice: products of float16 are missing in libtorch 1.13 and slow later. GPUs that
+/// multiply float16 alone (before Ampere) take that, with a LossScaler.
 class Autocast {
  public:
-  /// From now on this thread computes products and convolutions in bfloat16; with `false`, as their inputs
-  /// are.
-  explicit Autocast(bool is_enabled = true);
+  /// From now on this thread computes products and convolutions in bfloat16, on GPUs in `dtype_on_gpus`; with
+  /// `false`, as their inputs are.
+  explicit Autocast(bool is_enabled = true, at::ScalarType dtype_on_gpus = at::kBFloat16);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;

@@ -90,9 +90,9 @@ class ShardedDataParallelBase : public ParallelModel {
 
   /// Collective. Takes communicators of its own by Communicator::split(). Throws, on all ranks,
   /// MismatchError that names the rank and the first difference when models or options are not alike;
-  /// InvalidArgumentError that names the rank when there is nothing to train, a parameter is not a dense CPU
-  /// tensor or has sparse gradients, `units` names no submodule or one within another, another object
-  /// averages the gradient of a parameter, or `gather_type` or the hook does not fit.
+  /// InvalidArgumentError that names the rank when there is nothing to train, a parameter is not dense
+  /// or has sparse gradients, tensors are on several devices, `units` names no submodule or one within
+  /// another, another object averages the gradient of a parameter, or `gather_type` or the hook does not fit.
   ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                           ShardedDataParallelOptions options);
   /// With Shard::parameters the model's parameters are NaN from then on, unless a Whole lives.

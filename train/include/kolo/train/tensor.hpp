@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,14 +27,14 @@ namespace kolo {
 /// InvalidArgumentError for complex, quantized and other types that kolo does not reduce.
 DType dtype_of_tensor(at::ScalarType type);
 
-/// The elements of a dense CPU tensor in the order in which they lie in memory (for channels_last tensors
-/// that is not their logical order). The tensor keeps the memory: hold it until the Work is done. Throws
-/// InvalidArgumentError when the tensor is undefined, not on the CPU, sparse, or has gaps between its
-/// elements.
+/// The elements of a dense tensor in the order in which they lie in memory (for channels_last tensors that is
+/// not their logical order). The tensor keeps the memory: hold it until the Work is done. Throws
+/// InvalidArgumentError when the tensor is undefined, neither on the CPU nor on a CUDA device, sparse, or has
+/// gaps between its elements.
 Buffer buffer_of(const at::Tensor& tensor);
 
 /// Tensors are buffers: `communicator.all_reduce(tensor)` is all_reduce(buffer_of(tensor)), and throws the
-/// same.
+/// same. A call on a device begins after what its default stream holds, unless CallOptions::stream says so.
 template <>
 struct BufferTraits<at::Tensor> {
   /// buffer_of().
@@ -65,25 +66,31 @@ class [[nodiscard]] TensorWork {
   /// Blocks until done, and throws the operation's error. Returns the tensor that holds the result: that of
   /// the call; undefined for a send.
   at::Tensor wait();
+  /// The same, but of a tensor on a device as Work::order(): this thread's current stream goes on with the
+  /// result. A call that fails later on leaves any values, and the communicator's next call throws.
+  at::Tensor order();
   /// As Work::duration().
   std::chrono::nanoseconds duration() const noexcept { return work_.duration(); }
 
  private:
+  at::Tensor take_result();
   void settle() noexcept;
 
   Work work_;
   at::Tensor read_, memory_, result_;
+  bool is_over_ = false;  ///< wait() or order() has returned
 };
 
 /// Blocks until all are done, those that fail too, and empties the list. Then throws the error of the first
 /// that has failed, or returns how long the longest operation took.
 std::chrono::nanoseconds wait_all(std::vector<TensorWork>& works);
 
-// Collectives of a Communicator on strided CPU tensors, whose documentation holds for them. Elements count in
+// Collectives of a Communicator on strided tensors, whose documentation holds for them. Elements count in
 // their logical order, so ranks may lay out a tensor in different ways; what is not contiguous travels as a
-// copy. Between the call and TensorWork::wait() no tensor of a call may change. All throw
-// InvalidArgumentError for a tensor that is undefined, not on the CPU, sparse or of a type that kolo does not
-// know; broadcast, send and recv take any type.
+// copy. Between the call and TensorWork::wait() no tensor of a call may change. On a CUDA device a call
+// begins after what the caller's current stream holds; send and recv go through the host's memory. All throw
+// InvalidArgumentError for a tensor that is undefined, on another kind of device, sparse or of a type that
+// kolo does not know; broadcast, send and recv take any type.
 
 /// Throws for what reductions refuse, as they do.
 void require_collective(const at::Tensor& tensor);
@@ -121,13 +128,13 @@ struct NamedTensor {
   std::string note = {};  ///< what else ranks must agree on
 };
 
-/// Tensors of one element type side by side, without gaps, in memory that the ranks of a host share: one call
-/// sends or averages all of them. Not thread-safe.
+/// Tensors of one element type side by side, without gaps, on a device or in memory that the ranks of a host
+/// share: one call sends or averages all of them. Not thread-safe.
 class FlatTensors {
  public:
   /// Zeros for tensors of the shapes and layouts of `like`, in this order, and of their type or another one.
-  /// Throws InvalidArgumentError, with its name, for one that is not a strided CPU tensor of the first one's
-  /// type, and for none at all.
+  /// Throws InvalidArgumentError, with its name, for one that is not a strided tensor of the first one's type
+  /// on its device, and for none at all.
   explicit FlatTensors(std::span<const NamedTensor> like, std::optional<at::ScalarType> type = {});
   /// The same for some of them, of these indices.
   FlatTensors(std::span<const NamedTensor> like, std::span<const std::size_t> members,
@@ -145,15 +152,18 @@ class FlatTensors {
   /// Number of all elements.
   std::uint64_t count() const noexcept { return count_; }
   /// Length of the memory.
-  std::uint64_t bytes() const noexcept { return host().bytes(); }
+  std::uint64_t bytes() const noexcept { return buffer().bytes(); }
 
   /// The elements of a part, with the shape and the layout of its tensor: a leaf with a storage of its own,
   /// which an optimizer may detach_(). It keeps the memory that is there now.
   at::Tensor view(std::size_t part) const;
   /// All elements, in their order in memory: [count()].
   at::Tensor flat() const;
-  /// The same for a Communicator or a hook.
-  Buffer host() const noexcept { return {memory_.get(), count_, dtype_}; }
+  /// The same for a Communicator.
+  Buffer buffer() const noexcept;
+  /// Calls `use` with all elements in the host's memory: where they lie or, of a device, in a pinned copy
+  /// that is kept for the next time, and copied back in the end.
+  void on_host(const std::function<void(Buffer)>& use) const;
 
   /// Moves a tensor and its values here: it stays the same object, and gets the type of the flat. A gradient
   /// of another type goes. All that are adopted share one storage. The tensor has the part's shape.
@@ -189,7 +199,8 @@ class FlatTensors {
   DType dtype_ = DType::float32;
   at::TensorOptions options_;
   std::shared_ptr<std::byte[]> memory_;
-  c10::Storage storage_;  ///< of what was adopted
+  c10::Storage storage_;       ///< of what was adopted
+  mutable at::Tensor pinned_;  ///< see on_host()
 };
 
 /// Flat tensors for tensors of several element types: one for each, in the order of their first tensors.
