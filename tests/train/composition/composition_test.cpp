@@ -150,8 +150,8 @@ TEST(Composition, AnOverflowOnOneHolderSkipsTheStepOnAll) {
       LossScaler scaler(*trainer.model, {});
       for (const bool overflows : {true, false}) {
         optimizer.zero_grad();
-        trainer.backward(numbers(4, hybrid::kInputs, 1).to(at::kDouble),
-                         numbers(4, hybrid::kOutputs, 2).to(at::kDouble));
+        trainer.backward(numbers(4, hybrid::kInputs, 1).to(device(), at::kDouble),
+                         numbers(4, hybrid::kOutputs, 2).to(device(), at::kDouble));
         const int poisoned = trainer.placed.holders().valid() ? trainer.placed.holders().size() - 1 : 0;
         if (overflows && trainer.placed.holders().rank() == poisoned) {
           for (const at::Tensor& parameter : trainer.parameters) {

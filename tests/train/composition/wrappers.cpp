@@ -58,7 +58,7 @@ Sequential net(std::int64_t begin, std::int64_t end, const Communicator& tensor,
     result->push_back(std::to_string(number), layer(number));
   const bool is_float = features.contains("amp") || features.contains("wire") || features.contains("hook") ||
                         features.contains("gather_type");
-  result->to(is_float ? at::kFloat : at::kDouble);
+  result->to(device(), is_float ? at::kFloat : at::kDouble);
   if (features.contains("frozen")) {
     for (const auto& parameter : result->named_parameters()) {
       const bool is_frozen = parameter.key() == "0.weight" || parameter.key().starts_with("3.");
@@ -317,7 +317,7 @@ Whole train(const std::function<Trainer()>& make, const Features& features, Comm
   for (int number = 0; number < kSteps; ++number) {
     if (number == kSteps / 2 && features.contains("checkpoint")) go_on_from_checkpoint();
     const auto part = [&](std::int64_t columns, double seed) {
-      return numbers(kBatch, columns, seed).to(type).narrow(0, rows * trainer->part, rows);
+      return numbers(kBatch, columns, seed).to(device(), type).narrow(0, rows * trainer->part, rows);
     };
     optimizer->zero_grad();
     const at::Tensor input = part(hybrid::kInputs, 31 * number),

@@ -89,7 +89,9 @@ std::optional<std::vector<at::Tensor>> train_with(const Features& features) {
     const int steps = features.contains("join") && rank == 1 ? 2 : 4;
     std::optional<DistributedDataParallel<MixedImpl>> model;
     try {
-      model.emplace(Mixed(features), communicator, options_of(features));
+      Mixed mixed(features);
+      mixed->to(device());
+      model.emplace(mixed, communicator, options_of(features));
       model->set_loss_scale(scale);
       if (makes_steps && features.contains("clip")) clip_gradients(model->parameters(), 0.1);
     } catch (const InvalidArgumentError&) {
@@ -107,8 +109,9 @@ std::optional<std::vector<at::Tensor>> train_with(const Features& features) {
     std::optional<DistributedDataParallelBase::Join> join;
     if (features.contains("join")) join.emplace(*model, JoinMode::divide_by_active);
     for (int step = 0; step < steps; ++step) {
-      const at::Tensor words = at::arange(8, at::kLong).mul(3 + step).add(5 * rank).remainder(30);
-      const at::Tensor wanted = numbers(8, 4, step + rank);
+      const at::Tensor words =
+          at::arange(8, at::kLong).mul(3 + step).add(5 * rank).remainder(30).to(device());
+      const at::Tensor wanted = numbers(8, 4, step + rank).to(device());
       if (join) join->step(8);
       optimizer.zero_grad();
       const auto backward = [&](int pass) {
@@ -128,7 +131,8 @@ std::optional<std::vector<at::Tensor>> train_with(const Features& features) {
     }
     if (join) join->finish(makes_steps ? std::function<void()>() : update);
     EXPECT_TRUE(same_everywhere(communicator, bits(model->parameters())));
-    if (rank == 0) trained = model->parameters();
+    if (rank != 0) return;
+    for (const at::Tensor& parameter : model->parameters()) trained.push_back(parameter.detach().cpu());
   });
   if (is_refused) return {};
   return trained;

@@ -24,6 +24,9 @@ inline at::Tensor numbers(std::int64_t rows, std::int64_t columns, double seed) 
   return at::sin(at::arange(rows * columns, at::kFloat).mul(0.7391).add(seed)).reshape({rows, columns});
 }
 
+/// Where tests that have no wish have this rank's model: each program has its own devices.
+at::Device device();
+
 /// Overwrites the parameters with such numbers.
 inline void fill(torch::nn::Module& module, double seed) {
   const c10::NoGradGuard no_grad;
@@ -84,7 +87,8 @@ TORCH_MODULE(WithBuffers);
 inline std::vector<std::uint8_t> bits(const std::vector<at::Tensor>& parameters) {
   std::vector<std::uint8_t> result;
   for (const at::Tensor& parameter : parameters) {
-    const auto* data = static_cast<const std::uint8_t*>(parameter.data_ptr());
+    const at::Tensor values = parameter.cpu();
+    const auto* data = static_cast<const std::uint8_t*>(values.data_ptr());
     result.insert(result.end(), data, data + parameter.nbytes());
   }
   return result;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr auto kTimeout = std::chrono::seconds(20);
 
+thread_local int own_rank = 0;
+
 }  // namespace
 
 std::vector<std::exception_ptr> run_ranks(int ranks, const std::function<void(Communicator&)>& body,
@@ -20,6 +22,7 @@ std::vector<std::exception_ptr> run_ranks(int ranks, const std::function<void(Co
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
+      own_rank = rank;
       try {
         Options options;
         options.timeout = kTimeout;
@@ -33,6 +36,10 @@ std::vector<std::exception_ptr> run_ranks(int ranks, const std::function<void(Co
   }
   for (std::thread& thread : threads) thread.join();
   return errors;
+}
+
+int rank_of_thread() {
+  return own_rank;
 }
 
 void run_all(int ranks, const std::function<void(Communicator&)>& body) {

@@ -16,6 +16,9 @@ namespace kolo::test {
 std::vector<std::exception_ptr> run_ranks(int ranks, const std::function<void(Communicator&)>& body,
                                           const std::function<void(Options&, int rank)>& adjust = {});
 
+/// Which of them this thread is; 0 in any other thread.
+int rank_of_thread();
+
 /// The same, rethrowing the first error.
 void run_all(int ranks, const std::function<void(Communicator&)>& body);
 
