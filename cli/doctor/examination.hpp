@@ -28,6 +28,8 @@ struct Facts {
   std::string huge_pages;    ///< why shared memory gets no huge pages; empty: it does
   std::vector<std::string> gpus;  ///< names of those that this rank may use
   std::string no_gpus;            ///< why there are none; empty: there are some
+  std::string nccl;               ///< its version, where there are GPUs; empty: it cannot be loaded
+  std::string nccl_from;          ///< the file that it was loaded from, or why it cannot be loaded
 };
 
 /// The network interface of a connection.
@@ -82,7 +84,7 @@ struct Examination {
 };
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Facts, rank, host, place, version, key, interface, cores, files, locked,
-                                   memfd, direct_read, huge_pages, gpus, no_gpus)
+                                   memfd, direct_read, huge_pages, gpus, no_gpus, nccl, nccl_from)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Card, name, address, family, mtu, loopback)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Dial, from, to, outcome, why, card)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Pair, from, to, transport, error, latency_us, there, back, clock_s)

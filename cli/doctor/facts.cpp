@@ -22,6 +22,7 @@
 #include "base/file_size_limit.hpp"
 #include "base/unique_fd.hpp"
 #include "device/gpu.hpp"
+#include "device/nccl.hpp"
 #include "kolo/error.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/version.hpp"
@@ -121,6 +122,9 @@ Facts gather_facts(int rank, const std::string& place) {
   facts.huge_pages = try_huge_pages();
   if (auto gpus = device::names_of_gpus(); gpus.ok()) {
     facts.gpus = std::move(gpus).value();
+    const auto nccl = device::Nccl::instance();
+    if (nccl.ok()) facts.nccl = device::Nccl::text_of(nccl.value()->version());
+    facts.nccl_from = nccl.ok() ? nccl.value()->path() : nccl.status().message();
   } else {
     facts.no_gpus = gpus.status().message();
   }

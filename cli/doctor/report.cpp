@@ -70,17 +70,36 @@ std::string interface_text(const Examination& seen) {
   return text;
 }
 
+/// What KOLO_GPU=auto chooses for these ranks, if each takes a GPU of its host in turn, and why.
+std::string gpu_engine(const Examination& seen) {
+  const Facts& first = seen.ranks.front();
+  for (const Facts& rank : seen.ranks) {
+    const std::size_t sharing = seen.neighbours(rank.rank).size();
+    if (rank.gpus.empty()) return fmt::format("none, for {} has no GPU", seen.host_name(rank.rank));
+    if (rank.nccl.empty()) return fmt::format("staged, for {} has no NCCL", seen.host_name(rank.rank));
+    if (rank.nccl != first.nccl)
+      return fmt::format("staged, for NCCL is {} on {} and {} on {}", first.nccl, seen.host_name(first.rank),
+                         rank.nccl, seen.host_name(rank.rank));
+    if (sharing > rank.gpus.size())
+      return fmt::format("staged, for the {} ranks of {} share GPUs; nccl with a GPU for each", sharing,
+                         seen.host_name(rank.rank));
+  }
+  return fmt::format("nccl, for all have NCCL {} and a GPU for each rank", first.nccl);
+}
+
 /// Nothing where no host has a GPU.
 std::string gpus_text(const Examination& seen) {
   std::string text;
   for (const int leader : seen.leaders()) {
-    const std::vector<std::string>& gpus = seen.of(leader).gpus;
-    if (gpus.empty()) continue;
-    text += cli::wrapped(fmt::format("GPUs of {}: {}; collectives on their memory go through the host's",
-                                     seen.host_name(leader), fmt::join(gpus, ", ")),
+    const Facts& host = seen.of(leader);
+    if (host.gpus.empty()) continue;
+    const std::string nccl = host.nccl.empty() ? "no NCCL" : "NCCL " + host.nccl;
+    text += cli::wrapped(fmt::format("GPUs of {}: {}; {}: {}", seen.host_name(leader),
+                                     fmt::join(host.gpus, ", "), nccl, host.nccl_from),
                          cli::kTerminalWidth);
   }
-  return text;
+  if (text.empty()) return text;
+  return text + cli::wrapped("KOLO_GPU=auto would take: " + gpu_engine(seen), cli::kTerminalWidth);
 }
 
 /// A matrix, if it fits on a screen.

@@ -146,7 +146,34 @@ TEST(Doctor, NamesTheGpusOfAHost) {
   Examination seen = healthy();
   EXPECT_FALSE(has(report_text(seen, {}, false), "GPU"));
   seen.ranks[1].gpus = {"One", "Other"};
-  EXPECT_TRUE(has(report_text(seen, {}, false), "GPUs of b: One, Other;")) << report_text(seen, {}, false);
+  seen.ranks[1].nccl_from = "libnccl.so.2: not there";
+  EXPECT_TRUE(has(report_text(seen, {}, false), "GPUs of b: One, Other; no NCCL: libnccl.so.2: not there"))
+      << report_text(seen, {}, false);
+}
+
+TEST(Doctor, TellsTheEngineOfCallsOnGpus) {
+  Examination seen = healthy();
+  const auto expect = [&](const std::string& engine) {
+    EXPECT_TRUE(has(report_text(seen, {}, false), "KOLO_GPU=auto would take: " + engine))
+        << report_text(seen, {}, false);
+  };
+  seen.ranks[0].gpus = {"One"};
+  seen.ranks[0].nccl = "2.28.9";
+  expect("none, for b has no GPU");
+  for (Facts& facts : seen.ranks) {
+    facts.gpus = {"One", "Other"};
+    facts.nccl = "2.28.9";
+  }
+  expect("nccl, for all have NCCL 2.28.9 and a GPU for each rank");
+  seen.ranks[2].nccl = "2.30.7";
+  expect("staged, for NCCL is 2.28.9 on a and 2.30.7 on c");
+  seen.ranks[1].nccl = "";
+  expect("staged, for b has no NCCL");
+  for (Facts& facts : seen.ranks) {
+    facts.place = seen.ranks[0].place;
+    facts.nccl = "2.28.9";
+  }
+  expect("staged, for the 3 ranks of");
 }
 
 }  // namespace
