@@ -372,28 +372,28 @@ Group::Started Group::alltoall(Tensors& out, Tensors& in, const c10d::AllToAllOp
 Group::Started Group::send(Tensors& data, int to, int tag) {
   const auto call = make_call("send");
   call->is_message = call->is_send = true;
-  call->takes_devices = false;
   const auto buffer = call->input(only(data, "send"));
-  return start(c10d::OpType::SEND, call,
-               [&](Communicator& communicator) { return communicator.send_async(buffer, to, tag); });
+  return start(c10d::OpType::SEND, call, [&](Communicator& communicator) {
+    return communicator.send_async(buffer, to, tag, {}, call->stream());
+  });
 }
 
 Group::Started Group::recv(Tensors& data, int from, int tag) {
   const auto call = make_call("recv");
   call->is_message = true;
-  call->takes_devices = false;
   const Buffer buffer = call->output(only(data, "recv"));
-  return start(c10d::OpType::RECV, call,
-               [&](Communicator& communicator) { return communicator.recv_async(buffer, from, tag); });
+  return start(c10d::OpType::RECV, call, [&](Communicator& communicator) {
+    return communicator.recv_async(buffer, from, tag, {}, call->stream());
+  });
 }
 
 Group::Started Group::recvAnysource(Tensors& data, int tag) {
   const auto call = make_call("recvAnySource");
   call->is_message = true;
-  call->takes_devices = false;
   const Buffer buffer = call->output(only(data, "recv"));
-  return start(c10d::OpType::RECVANYSOURCE, call,
-               [&](Communicator& communicator) { return communicator.recv_any_async(buffer, tag); });
+  return start(c10d::OpType::RECVANYSOURCE, call, [&](Communicator& communicator) {
+    return communicator.recv_any_async(buffer, tag, {}, call->stream());
+  });
 }
 
 /// Messages are left out: a rank may post a receive, and its peer send after the barrier.

@@ -77,6 +77,11 @@ def collectives(rank, size, layout):
     own = there(torch.zeros(2, 30), layout)
     dist._reduce_scatter_base(own, there(of[rank], layout))
     same(own, total.chunk(size)[rank], "reduce_scatter_tensor")
+    got = there(torch.zeros(shape), layout)
+    work = dist.irecv(got, (rank + 1) % size)
+    dist.send(there(of[rank], layout), (rank - 1) % size)
+    work.wait()
+    same(got, of[(rank + 1) % size], "send")
     dist.barrier()
 
 
@@ -93,11 +98,6 @@ def by_the_host(rank, size, layout):
     dist.all_reduce_coalesced(tensors)
     same(tensors[0], sum(of), "coalesced")
     same(tensors[1], 2 * sum(of), "coalesced")
-    got = there(torch.zeros(4, 30), layout)
-    work = dist.irecv(got, (rank + 1) % size)
-    dist.send(there(of[rank], layout), (rank - 1) % size)
-    work.wait()
-    same(got, of[(rank + 1) % size], "send")
     one = torch.sparse_coo_tensor([[rank, size]], [[1.0, 2.0], [3.0, 4.0]], (size + 1, 2))
     tensor = torch.sparse_coo_tensor(one._indices().to("cuda:0"), one._values().to("cuda:0"), one.shape)._coalesced_(True)
     work = dist.all_reduce(tensor, async_op=True)
