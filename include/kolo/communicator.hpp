@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,6 +48,22 @@ struct Options {
   /// The job's key, which every connection proves that it knows: the same on all ranks, 16 characters or
   /// more. Empty: KOLO_KEY or KOLO_KEY_FILE. shrink() and split() keep it; it is never logged.
   std::string key = {};
+  /// For join(): the program with its model and settings, and which of the job's processes this is ("host-3
+  /// slot 1"), in words without line ends. A newcomer with another `program` than the group's is refused, as
+  /// is one whose `process` the group has. An empty `process` is never compared.
+  std::string program = {};
+  std::string process = {};
+};
+
+/// Which groups regroup() may make. `least` and `most` are the same on all ranks.
+struct RegroupOptions {
+  int least = 1;  ///< with fewer ranks it throws QuorumError
+  int most = 0;   ///< more newcomers wait on; 0: no limit
+  /// Ranks of this communicator that are known to have ended, from a launcher for example.
+  std::vector<int> ended = {};
+  /// Serves a new store, on the lowest survivor, if the one before has failed with its rank. Null: nobody
+  /// joins any more.
+  std::function<std::shared_ptr<Store>()> serve = nullptr;
 };
 
 /// How one call is made. The ranks of a call must agree on all of it but the stream and the timeout.
@@ -128,6 +145,14 @@ class Communicator {
   /// number: start all ranks again, or none.
   [[nodiscard]] static Communicator create(std::shared_ptr<Store> store, int rank, int size,
                                            const Options& options = {});
+
+  /// Joins a group that is there already, as a newcomer: waits in `store` until the group takes it, at its
+  /// next regroup() with this store. Throws MismatchError if the group refuses it, and RendezvousError if no
+  /// group has taken it within Options::timeout.
+  [[nodiscard]] static Communicator join(std::shared_ptr<Store> store, const Options& options = {});
+  /// The same, for a store that may end with its rank: tries "tcp://host:port" and "file:///path" in turn,
+  /// ten seconds in each, until a group has taken it.
+  [[nodiscard]] static Communicator join(const std::vector<std::string>& stores, const Options& options = {});
 
   /// Whether this refers to a group.
   bool valid() const noexcept { return state_ != nullptr; }
@@ -347,6 +372,22 @@ class Communicator {
   /// as where no descriptor is left for new connections (SystemError). (Two halves of a network that has been
   /// cut go on as two communicators. A program that must not do that compares size() with the old one.)
   [[nodiscard]] Communicator shrink();
+
+  /// As shrink(), with newcomers: those that wait in `store` by join() get the numbers behind the survivors'.
+  /// All ranks call it, after a failure or between two calls. Only the store of the lowest survivor is used;
+  /// null: that of the last regroup() or create(). A newcomer that fails meanwhile is left out, and so are
+  /// all newcomers then, which wait on.
+  ///
+  /// Two halves of a cut network do not both go on: throws QuorumError unless the survivors are more than
+  /// half of the last group's ranks, or exactly half and the lowest of these ranks is one of them. Ranks do
+  /// not count whose end a survivor has seen (a connection that a living host has closed or refused) or knows
+  /// from RegroupOptions::ended. A silent rank does, since it may live. Other errors: as shrink().
+  [[nodiscard]] Communicator regroup(std::shared_ptr<Store> store = nullptr,
+                                     const RegroupOptions& options = {});
+  /// Whether a newcomer waits in the store of the last regroup() or create(). Only rank 0 knows, which has a
+  /// thread look; it is false elsewhere. Ranks agree on when to regroup() by an all_reduce() of it, now and
+  /// then. Does not block.
+  bool has_newcomers() const;
 
  private:
   // For kolo's own tools. The topology lives as long as the communicator, and may not be asked for while that

@@ -71,6 +71,12 @@ class RendezvousError : public Error {
   using Error::Error;
 };
 
+/// Too few ranks are left to go on: see Communicator::regroup(). A program writes a checkpoint and ends.
+class QuorumError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The operating system refused something (memory, sockets).
 class SystemError : public Error {
  public:

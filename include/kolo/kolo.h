@@ -56,6 +56,11 @@ kolo_status kolo_create_with(const kolo_options* options, kolo_communicator** co
 /// communicator after another; for several at once, use kolo_prefix_store(). `options` may be null.
 kolo_status kolo_create_in(kolo_store* store, int rank, int size, const kolo_options* options,
                            kolo_communicator** communicator);
+/// Joins a group that is there already, at its next kolo_regroup(). `options` may be null.
+kolo_status kolo_join(kolo_store* store, const kolo_options* options, kolo_communicator** communicator);
+/// The same, in the first of `count` stores ("tcp://host:port", "file:///path") where a group takes it.
+kolo_status kolo_join_one_of(const char* const* stores, size_t count, const kolo_options* options,
+                             kolo_communicator** communicator);
 /// Frees the communicator, as kolo_release(). Null is allowed. Wait for its calls first: when the last
 /// communicator of those that kolo_split() has made from one another is destroyed, calls in flight end with an
 /// error, on all ranks.
@@ -95,6 +100,12 @@ kolo_status kolo_create_group(kolo_communicator* communicator, const int* ranks,
 /// After a failure: a new communicator of the surviving ranks. Each survivor calls it once it has got its
 /// error. The old communicator is still to be destroyed.
 kolo_status kolo_shrink(kolo_communicator* communicator, kolo_communicator** survivors);
+/// The same, with newcomers that wait in `store`; null: that of before. `options` may be null. KOLO_NO_QUORUM:
+/// too few ranks are left.
+kolo_status kolo_regroup(kolo_communicator* communicator, kolo_store* store, const kolo_regroup_options* options,
+                         kolo_communicator** group);
+/// Whether a newcomer waits: 1 or 0. Only rank 0 knows, it is 0 elsewhere.
+int kolo_has_newcomers(const kolo_communicator* communicator);
 /// Ends all calls of this communicator on every rank with KOLO_ABORTED and this reason.
 kolo_status kolo_abort(kolo_communicator* communicator, const char* reason);
 

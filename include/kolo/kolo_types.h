@@ -27,7 +27,8 @@ typedef enum kolo_status KOLO_INT_IN_CPP {
   KOLO_TIMED_OUT = 4,  ///< nothing moved for the timeout of the call or its communicator
   KOLO_ABORTED = 5,    ///< a rank called kolo_abort()
   KOLO_RENDEZVOUS_FAILED = 6,  ///< the ranks did not find each other
-  KOLO_SYSTEM_ERROR = 7        ///< the operating system refused something (memory, sockets, threads)
+  KOLO_SYSTEM_ERROR = 7,       ///< the operating system refused something (memory, sockets, threads)
+  KOLO_NO_QUORUM = 8           ///< too few ranks are left to go on, see kolo_regroup()
 } kolo_status;
 
 /// The element types. float16 and bfloat16 are the bits in a uint16_t, float8 those in a uint8_t. A boolean
@@ -174,7 +175,20 @@ typedef struct kolo_options {
   kolo_timeline* timeline;  ///< where operations are recorded; may be null, and be freed
   const char* key;          ///< the job's, of 16 characters or more; null: KOLO_KEY or KOLO_KEY_FILE
   int32_t skip_measuring;   ///< not 0: do not measure what messages cost; the same on all ranks
+  const char* program;      ///< see kolo::Options; may be null
+  const char* process;      ///< see kolo::Options; may be null
 } kolo_options;
+
+/// Which groups kolo_regroup() may make, see kolo::RegroupOptions.
+typedef struct kolo_regroup_options {
+  size_t size;                           ///< sizeof(kolo_regroup_options)
+  int32_t least;                         ///< with fewer ranks it returns KOLO_NO_QUORUM
+  int32_t most;                          ///< more newcomers wait on; 0: no limit
+  const int* ended;                      ///< ranks that are known to have ended
+  size_t ended_count;                    ///< number of `ended`
+  kolo_store* (*serve)(void* context);   ///< serves a new store, which kolo frees; may be null
+  void* context;                         ///< for `serve`
+} kolo_regroup_options;
 
 /// What went over the links of one rank, in payload bytes.
 typedef struct kolo_counters {

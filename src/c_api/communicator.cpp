@@ -19,7 +19,23 @@ Options options_of(const kolo_options* given_options) {
       .timeline = options.timeline == nullptr ? nullptr : known(options.timeline),
       .measure_costs = options.skip_measuring == 0,
       .key = std::string(text_or_empty(options.key)),
+      .program = std::string(text_or_empty(options.program)),
+      .process = std::string(text_or_empty(options.process)),
   };
+}
+
+RegroupOptions options_of(const kolo_regroup_options* given_options) {
+  if (given_options == nullptr) return {};
+  const kolo_regroup_options options = read(given_options, "kolo_regroup_options");
+  const auto ended = list_of(options.ended, options.ended_count, "the list of ended ranks");
+  RegroupOptions limits{.least = options.least, .most = options.most, .ended = {ended.begin(), ended.end()}};
+  if (options.serve != nullptr) {
+    limits.serve = [serve = options.serve, context = options.context]() -> std::shared_ptr<Store> {
+      const OwnedHandle<kolo_store> handle(serve(context));
+      return handle == nullptr ? nullptr : known(handle.get());
+    };
+  }
+  return limits;
 }
 
 /// Makes a communicator out of another one; null if this rank is not in it.
@@ -61,6 +77,19 @@ kolo_status kolo_create_in(kolo_store* store, int rank, int size, const kolo_opt
                            kolo_communicator** communicator) {
   return make_handle(__func__, communicator,
                      [&] { return Communicator::create(known(store), rank, size, options_of(options)); });
+}
+kolo_status kolo_join(kolo_store* store, const kolo_options* options, kolo_communicator** communicator) {
+  return make_handle(__func__, communicator,
+                     [&] { return Communicator::join(known(store), options_of(options)); });
+}
+kolo_status kolo_join_one_of(const char* const* stores, size_t count, const kolo_options* options,
+                             kolo_communicator** communicator) {
+  return make_handle(__func__, communicator, [&] {
+    std::vector<std::string> urls;
+    for (const char* url : list_of(stores, count, "the list of stores"))
+      urls.emplace_back(text_or_empty(url));
+    return Communicator::join(urls, options_of(options));
+  });
 }
 kolo_status kolo_destroy(kolo_communicator* communicator) {
   return guarded(__func__, [&] {
@@ -116,6 +145,15 @@ kolo_status kolo_create_group(kolo_communicator* communicator, const int* ranks,
 }
 kolo_status kolo_shrink(kolo_communicator* communicator, kolo_communicator** survivors) {
   return divide(__func__, survivors, communicator, [](Communicator& old) { return old.shrink(); });
+}
+kolo_status kolo_regroup(kolo_communicator* communicator, kolo_store* store,
+                         const kolo_regroup_options* options, kolo_communicator** group) {
+  return divide(__func__, group, communicator, [&](Communicator& old) {
+    return old.regroup(store == nullptr ? nullptr : known(store), options_of(options));
+  });
+}
+int kolo_has_newcomers(const kolo_communicator* communicator) {
+  return value_of(__func__, 0, [&] { return known(communicator).has_newcomers(); });
 }
 kolo_status kolo_abort(kolo_communicator* communicator, const char* reason) {
   return guarded(__func__, [&] { known(communicator).abort(text_or_empty(reason)); });

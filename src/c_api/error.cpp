@@ -60,6 +60,8 @@ kolo_status note_current(const char* function, const void* group) noexcept {
     return fail(KOLO_ABORTED, error);
   } catch (const RendezvousError& error) {
     return fail(KOLO_RENDEZVOUS_FAILED, error);
+  } catch (const QuorumError& error) {
+    return fail(KOLO_NO_QUORUM, error);
   } catch (const Error& error) {
     return fail(KOLO_SYSTEM_ERROR, error);
   } catch (const std::exception& error) {
@@ -94,7 +96,7 @@ int kolo_error_rank(void) {
 const char* kolo_status_name(kolo_status status) {
   static constexpr auto kNames =
       std::to_array<const char*>({"ok", "invalid_argument", "mismatch", "peer_lost", "timed_out", "aborted",
-                                  "rendezvous_failed", "system_error"});
+                                  "rendezvous_failed", "system_error", "no_quorum"});
   const auto number = static_cast<std::size_t>(status);
   return number < kNames.size() ? kNames[number] : nullptr;
 }

@@ -313,8 +313,4 @@ void Communicator::set_label(std::string_view label, std::uint32_t number) {
   own.label_number = number;
 }
 
-Communicator Communicator::shrink() {
-  return comm::with_system_errors([&] { return Communicator(state().shrink()); });
-}
-
 }  // namespace kolo

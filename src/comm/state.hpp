@@ -19,6 +19,7 @@
 #include "comm/call.hpp"
 #include "comm/device/messages.hpp"
 #include "comm/labels.hpp"
+#include "comm/lobby.hpp"
 #include "comm/plan_cache.hpp"
 #include "comm/wireup.hpp"
 #include "engine/engine.hpp"
@@ -51,8 +52,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
       false;  ///< a shrink() of this rank has failed: the other ranks have gone on without it
   /// Of a shrink() in flight: the reason of the abort() that ends it.
   std::weak_ptr<std::optional<std::string>> abort_of_shrink;
-  /// The communicator from which the first shrink() was called, and each rank's number there; null and empty
-  /// in that communicator itself.
+  /// The communicator over whose links this group was agreed on, and the numbers there of the ranks that it
+  /// had; the ranks above came as newcomers. Null and empty if there is none, or it does not matter any more.
   std::shared_ptr<State> origin;
   std::vector<int> origin_ranks;
   comm::PlanCache plans;
@@ -63,6 +64,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::map<std::pair<int, int>, std::uint32_t> messages_sent;
 
   const std::shared_ptr<comm::DeviceMessages> device_messages = std::make_shared<comm::DeviceMessages>();
+  std::unique_ptr<comm::LobbyWatch> watch;  ///< of rank 0, from its first has_newcomers() on
+
   struct DeviceCalls;
   std::unique_ptr<DeviceCalls> device_calls;  ///< null until the first one
 
@@ -73,8 +76,12 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// Where `is_over` becomes true meanwhile, it throws AbortedError on all ranks.
   static std::shared_ptr<State> make(const comm::Wireup& wireup, int rank, int size, comm::Terms terms,
                                      const std::function<bool()>& is_over = {});
-  /// Communicator::shrink().
-  std::shared_ptr<State> shrink();
+  /// Communicator::regroup(), or shrink() without options.
+  std::shared_ptr<State> regroup(std::shared_ptr<Store> at, const RegroupOptions* options);
+  class Regrouping;
+  /// Communicator::join(); null at the deadline.
+  static std::shared_ptr<State> join(const std::shared_ptr<Store>& store, const Options& options,
+                                     const Deadline& deadline);
 
   /// Collective: reserves a group with a number that no member of this communicator uses, and with a slot
   /// that none uses. `candidates`: for the number, the same on all ranks. `split`: see comm::Call.

@@ -132,6 +132,8 @@ class Engine final : private Driven,
   /// Whether no recovery message will come from this peer: it is lost, silent, unreachable, has left, or is
   /// blamed for a loss.
   bool is_gone(int peer) const;
+  /// Whether this rank has seen the peer's process end or leave. Silence does not show that.
+  bool has_seen_end(int peer) const;
   /// Whether operations have failed because this peer was lost.
   bool is_blamed(int peer) const;
   /// Whether a link has ended within a message of this rank whose memory could not be read.

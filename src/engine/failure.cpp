@@ -125,7 +125,8 @@ void Engine::on_broken(Peer& peer) {
   if (peer.has_left || driver_.is_stopping()) return;
   for (const auto& observer : options_.observers) observer->lost(link.peer());
   const std::string why = link.status().ok() ? "Connection closed by peer" : link.status().message();
-  const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
+  peer.is_silent = peer.is_silent || link.status().code() == Code::timeout;
+  const Code code = link.status().ok() || peer.is_silent ? Code::peer_lost : link.status().code();
   record_failure(
       {code, link.peer(),
        fmt::format("lost {}: {} ({})", peers_.name_of(link.peer()), why, link.endpoint().transport())});
@@ -295,6 +296,7 @@ void Engine::check_deadlines() {
     };
     if (std::ranges::all_of(call.awaited, is_asked) && !call.awaited.empty()) continue;
     if (auto failure = detector_.check(call, now)) {
+      if (failure->code == Code::peer_lost) peers_[failure->blamed].is_silent = true;
       // A rank that has passed another list of ranks reports the failure as its own call's.
       if (is_meeting(operation.spec())) failure->reason += fmt::format(" ({})", call_of(operation));
       return record_failure(std::move(*failure));

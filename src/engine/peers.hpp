@@ -47,7 +47,7 @@ struct Peer {
   bool has_left = false;                       ///< said goodbye
   std::optional<Failure> loss = std::nullopt;  ///< why messages of the peer had failed before it left
   bool has_ended = false;                      ///< its link has
-  bool is_silent = false;                      ///< was silent while a recovery message from it was awaited
+  bool is_silent = false;                      ///< was lost without a word, so its process may live
 };
 
 /// What Peers reports to its owner, from inside its functions.

@@ -60,6 +60,14 @@ bool Engine::is_gone(int peer) const {
   return p.is_gone() || p.is_silent || blames(peer) || detector_.is_unreachable(peer);
 }
 
+bool Engine::has_seen_end(int peer) const {
+  const auto lock = driver_.enter();
+  const Peer& p = peers_[peer];
+  const Status& status = p.link.status();
+  const bool is_closed = p.has_ended && (status.ok() || status.code() == Code::peer_lost);
+  return !p.is_silent && (p.has_left || is_closed || detector_.is_unreachable(peer));
+}
+
 bool Engine::is_blamed(int peer) const {
   const auto lock = driver_.enter();
   return blames(peer);

@@ -23,6 +23,8 @@ constexpr milliseconds kLongestRefusal{1000};  // of a peer that has listened: a
 // Without a new connection for so long, the lower rank dials too, to see if the higher one lives. Many ranks
 // on few cores take longer, but not between two connections.
 constexpr milliseconds kPatience{2000};
+constexpr int kShareOfTime =
+    20;  // both are shorter where there is little time, as between ranks that have just met
 
 /// "rank 1 (it has not dialled 10.0.0.2:4000), rank 3"
 std::string names_of(const Missing& missing) {
@@ -92,7 +94,10 @@ Result<std::vector<std::unique_ptr<Endpoint>>> connect_all(Transport& transport,
     }
     return known;
   };
-  auto dial_all_at = Clock::now() + kPatience;
+  const std::chrono::nanoseconds share = deadline.left() / kShareOfTime;
+  const auto patience = std::min<std::chrono::nanoseconds>(kPatience, share);
+  const auto longest_refusal = std::min<std::chrono::nanoseconds>(kLongestRefusal, share);
+  auto dial_all_at = Clock::now() + patience;
   const milliseconds between_looks = std::min(
       kBetweenLooks + kLongerPerPeer * static_cast<milliseconds::rep>(peers.size()), kMostBetweenLooks);
   Clock::time_point look_at{};  // when to look again for peers that have ended
@@ -105,7 +110,7 @@ Result<std::vector<std::unique_ptr<Endpoint>>> connect_all(Transport& transport,
         if (connected.contains(peer.rank)) continue;
         if (is_gone && is_gone(peer.rank)) {
           gone[peer.rank] = "it is gone";
-        } else if (dialer->unreachable_for(peer.rank) >= kLongestRefusal) {
+        } else if (dialer->unreachable_for(peer.rank) >= longest_refusal) {
           gone[peer.rank] = dialer->known(peer.rank);
         } else if (std::string why = dialer->why_lost(peer.rank); !why.empty()) {
           gone[peer.rank] = std::move(why);
@@ -127,7 +132,7 @@ Result<std::vector<std::unique_ptr<Endpoint>>> connect_all(Transport& transport,
     if (::poll(&entry, 1, ms) < 0 && errno != EINTR) return Status::from_errno("poll", errno);
     for (auto& [peer, endpoint] : dialer->progress()) {
       connected[peer] = std::move(endpoint);
-      dial_all_at = Clock::now() + kPatience;
+      dial_all_at = Clock::now() + patience;
     }
   }
   if (Status status = set_up_all(name, rank, connected, deadline); !status.ok()) return status;

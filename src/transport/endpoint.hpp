@@ -25,8 +25,8 @@ struct RemoteRange {
 };
 
 /// One side of a connection. Used by one thread at a time. All calls return at once. After the first error
-/// every call returns an error. The peer's death and its end of the stream are Code::peer_lost; the message
-/// does not name the peer's rank, which the caller knows.
+/// every call returns an error. The peer's death and its end of the stream are Code::peer_lost, a host that
+/// does not answer is Code::timeout; the message does not name the peer's rank, which the caller knows.
 ///
 /// Bytes move through write() and read(). If can_pull() is true, a long message need not: the sender
 /// expose()s its memory and the receiver reads it there, an RDMA-style get.

@@ -29,7 +29,21 @@ static void lost(void) {
   CHECK(kolo_abort(survivors, "enough") == KOLO_OK);
   CHECK(kolo_barrier(survivors, NULL) == KOLO_ABORTED);
   CHECK(strstr(kolo_error_message(), "enough") != NULL);
+  kolo_communicator* same = NULL;
+  const kolo_regroup_options limits = {.size = sizeof limits, .least = 1, .most = ranks};
+  OK(kolo_regroup(survivors, NULL, &limits, &same));
+  CHECK(kolo_size(same) == ranks - 1 && !kolo_has_newcomers(same));
+  const kolo_regroup_options more = {.size = sizeof more, .least = ranks};
   kolo_destroy(survivors);
+  CHECK(kolo_regroup(same, NULL, &more, &survivors) == KOLO_NO_QUORUM);
+  kolo_destroy(same);
+  kolo_store* store = NULL;
+  OK(kolo_memory_store(&store));
+  const kolo_options hasty = {.size = sizeof hasty, .timeout_ns = 1000000, .program = "this", .process = "one"};
+  CHECK(kolo_join(store, &hasty, &same) == KOLO_RENDEZVOUS_FAILED);
+  const char* const nowhere = "tcp://127.0.0.1:1";
+  CHECK(kolo_join_one_of(&nowhere, 1, &hasty, &same) == KOLO_RENDEZVOUS_FAILED);
+  kolo_release(store);
 }
 
 static void* wait_for_all(void* status) {

@@ -30,6 +30,7 @@ FUNCTIONS = {
 # Members of C++ structures that have another name in C's.
 STRUCTURES = {
     "communicator.hpp:Options": ("kolo_options", {"measure_costs": "skip_measuring"}),
+    "communicator.hpp:RegroupOptions": ("kolo_regroup_options", {"serve": ""}),  # a function pointer
     "communicator.hpp:CallOptions": ("kolo_call", {}),
     "communicator.hpp:Counters": ("kolo_counters", {}),
     "communicator.hpp:ProbedMessage": ("kolo_message", {}),
@@ -40,7 +41,8 @@ STRUCTURES = {
     "reduction.hpp:CustomReduction": ("kolo_call", {"commutative": "is_commutative", "dtype": ""}),
     "buffer.hpp:Buffer": ("kolo_buffer", {}),
 }
-ERRORS = {"TimeoutError": "TIMED_OUT", "RendezvousError": "RENDEZVOUS_FAILED", "SystemError": "SYSTEM_ERROR"}
+ERRORS = {"TimeoutError": "TIMED_OUT", "RendezvousError": "RENDEZVOUS_FAILED", "SystemError": "SYSTEM_ERROR",
+          "QuorumError": "NO_QUORUM"}
 
 
 def without_comments(path):

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <csignal>
 #include <cstdlib>
 
 #include "multiprocess/processes.hpp"
+#include "support/dying_store.hpp"
 #include "support/own_stores.hpp"
 #include "support/require.hpp"
 #include "support/temporary_folder.hpp"
@@ -80,41 +80,6 @@ TEST(OwnStores, AreEnoughForAWholeJob) {
       EXPECT_EQ(end.code, 0) << transports << ": " << end.error;
   }
 }
-
-/// Dies at a call, perhaps after it.
-class DyingStore final : public Store {
- public:
-  DyingStore(std::shared_ptr<Store> store, int at) : store_(std::move(store)), left_(at) {}
-
-  void set(const std::string& key, const std::string& value) override {
-    store_->set(key, value);
-    count();
-  }
-  std::string get(const std::string& key, std::chrono::nanoseconds timeout) override {
-    count();
-    return store_->get(key, timeout);
-  }
-  std::int64_t add(const std::string& key, std::int64_t amount) override {
-    const std::int64_t sum = store_->add(key, amount);
-    count();
-    return sum;
-  }
-  std::vector<std::string> wait(const std::vector<std::string>& keys,
-                                std::chrono::nanoseconds timeout) override {
-    count();
-    return store_->wait(keys, timeout);
-  }
-  void remove(const std::string& key) override { store_->remove(key); }
-  std::string describe() const override { return store_->describe(); }
-
- private:
-  void count() {
-    if (--left_ == 0) ::raise(SIGKILL);
-  }
-
-  const std::shared_ptr<Store> store_;
-  std::atomic<int> left_;
-};
 
 // As torchrun does: one rank dies, the launcher kills the rest and starts all ranks again, with the same
 // store and the same prefix.

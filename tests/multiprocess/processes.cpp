@@ -46,7 +46,9 @@ Communicator join_in_file(const std::string& path, int rank, const ProcessOption
   auto store = make_file_store(path);
   if (options.prepare) options.prepare(rank);
   if (options.meet_in) store = options.meet_in(rank, std::move(store));
-  return Communicator::create(std::move(store), rank, options.size, how);
+  const int size = options.size - options.newcomers;
+  if (rank >= size) return Communicator::join(std::move(store), how);
+  return Communicator::create(std::move(store), rank, size, how);
 }
 
 /// Never returns.
@@ -56,7 +58,8 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
   int code = 0;
   try {
     for (const auto& [name, value] : options.settings) ::setenv(name.c_str(), value.c_str(), 1);
-    const Options how{.timeout = options.timeout, .transports = options.transports, .key = options.key};
+    Options how{.timeout = options.timeout, .transports = options.transports, .key = options.key};
+    if (options.adjust) options.adjust(rank, how);
     auto communicator = options.by_environment ? join_by_environment(rank, options, how)
                                                : join_in_file(store, rank, options, how);
     say(pipe, "ready\n");
@@ -69,7 +72,8 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
         report<TimeoutError>(pipe, error, "TimeoutError") ||
         report<MismatchError>(pipe, error, "MismatchError") ||
         report<RendezvousError>(pipe, error, "RendezvousError") ||
-        report<SystemError>(pipe, error, "SystemError") || report<Error>(pipe, error, "Error") ||
+        report<QuorumError>(pipe, error, "QuorumError") || report<SystemError>(pipe, error, "SystemError") ||
+        report<Error>(pipe, error, "Error") ||
         (say(pipe, std::to_string(now()) + " -1 " + error.what()), true);
   }
   _exit(code);

@@ -26,6 +26,8 @@ struct ProcessOptions {
   /// Makes a rank's store from the file store.
   std::function<std::shared_ptr<Store>(int rank, std::shared_ptr<Store> file)> meet_in = {};
   std::string key = {};  ///< Options::key
+  int newcomers = 0;     ///< so many of the ranks, the last ones, join() the group of the others
+  std::function<void(int rank, Options& options)> adjust = {};  ///< a rank's options
 };
 
 /// Processor time of all threads of this process so far.

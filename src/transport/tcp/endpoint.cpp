@@ -123,7 +123,7 @@ Status TcpEndpoint::lose(int error) {
     case ENETUNREACH:
     case EHOSTDOWN:
     case ENETDOWN:
-      lost_ = Status(Code::peer_lost,
+      lost_ = Status(Code::timeout,
                      std::string("Read error: the peer's host does not answer: ") + std::strerror(error));
       break;
     default:
