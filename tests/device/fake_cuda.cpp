@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -68,8 +69,8 @@ struct Fake {
   std::mt19937 random{1};
   bool forgets_records = false;
 
-  /// What waits on a stream ends when the device has failed.
-  bool has_failed() const { return !failed.empty(); }
+  /// What waits on a stream ends then.
+  std::atomic<bool> has_failed = false;
 };
 
 Fake& fake() {
@@ -87,6 +88,7 @@ int enter(const char* function) {
   if (f.fails_at == 0 || (!f.failing.empty() && f.failing != function)) return kSuccess;
   if (++f.seen < f.fails_at) return kSuccess;
   if (f.failed.empty()) f.failed = function;
+  f.has_failed = true;
   f.changed.notify_all();
   // A device that has failed does nothing more.
   f.changed.wait(lock, [&] {
@@ -256,6 +258,7 @@ void fake_cuda_fail(const char* function, int number, int code) {
   f.fails_with = code;
   f.seen = f.calls = 0;
   f.failed.clear();
+  f.has_failed = false;
 }
 int fake_cuda_calls() {
   const std::lock_guard lock(fake().mutex);
@@ -263,6 +266,9 @@ int fake_cuda_calls() {
 }
 int fake_cuda_enter(const char* function) {
   return enter(function);
+}
+bool fake_cuda_has_failed() {
+  return fake().has_failed;
 }
 bool fake_cuda_put(void* stream, void (*work)(void*), void* argument) {
   const std::lock_guard lock(fake().mutex);
@@ -438,7 +444,7 @@ int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   if (found == f.events.end()) return kInvalidHandle;
   return put(stream, [one = found->second, number = found->second->recorded] {
     std::unique_lock own(fake().mutex);
-    fake().changed.wait(own, [&] { return one->reached >= number || fake().has_failed(); });
+    fake().changed.wait(own, [&] { return one->reached >= number || fake().has_failed; });
   });
 }
 int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void* stream) {

@@ -21,6 +21,8 @@ void fake_cuda_read_on(void* stream, void* to, const void* from, std::size_t byt
 
 /// Of another fake: the code that a test wants this call of a function to have.
 int fake_cuda_enter(const char* function);
+/// Whether one has failed since fake_cuda_fail().
+bool fake_cuda_has_failed();
 /// A kernel of another fake: calls `work` at its place in the stream's work. False: there is no such stream.
 bool fake_cuda_put(void* stream, void (*work)(void*), void* argument);
 

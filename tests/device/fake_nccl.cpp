@@ -109,7 +109,7 @@ thread_local Pending pending;
 bool wait(std::unique_lock<std::mutex>& lock, Rank& rank, const std::function<bool()>& is_there) {
   // A device that has failed does not tell this library.
   const auto ends = [&] {
-    return rank.is_aborted || *fake_cuda_failed() != '\0' || (is_there() && !fake().hangs);
+    return rank.is_aborted || fake_cuda_has_failed() || (is_there() && !fake().hangs);
   };
   while (!ends()) fake().changed.wait_for(lock, std::chrono::milliseconds(1));
   return !rank.is_aborted && is_there();
@@ -323,7 +323,7 @@ const char* ncclGetErrorString(int code) {
   return code == kUnhandledCudaError ? "unhandled cuda error" : "an error of NCCL";
 }
 const char* ncclGetLastError(void*) {
-  return *fake_cuda_failed() == '\0' ? "" : "unspecified launch failure";
+  return !fake_cuda_has_failed() ? "" : "unspecified launch failure";
 }
 int ncclGetUniqueId(Id* id) {
   ENTER();

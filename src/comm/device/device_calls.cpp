@@ -312,12 +312,7 @@ void Communicator::State::DeviceCalls::carry_out(std::unique_ptr<Job> job) {
     move_pieces(*job);
   });
   if (status.ok() && is_on_stream) return running_.push_back(std::move(job));
-  if (!status.ok()) {
-    // Other ranks wait for this one. Where the engine has failed already, this does nothing.
-    outer_.engine->fail(status.code(), fmt::format("cannot go on with call {}: {}",
-                                                   job->operation->spec().call, status.message()));
-    fail_running(status);
-  }
+  if (!status.ok()) fail(*job, status);
   end(std::move(job), std::move(status));
 }
 
@@ -407,14 +402,8 @@ bool Communicator::State::DeviceCalls::look_at_running() {
     nccl_->require_sound();
     look();
   });
-  if (!status.ok()) {
-    outer_.engine->fail(status.code(),
-                        fmt::format("cannot go on with call {}: {}", running_.front()->operation->spec().call,
-                                    status.message()));
-    fail_running(status);
-    return true;
-  }
-  if (!has_ended) return false;
+  if (!status.ok()) fail(*running_.front(), status);
+  if (!has_ended) return !status.ok();
   auto ended = std::move(running_.front());
   running_.pop_front();
   unwatch();
@@ -423,8 +412,11 @@ bool Communicator::State::DeviceCalls::look_at_running() {
   return true;
 }
 
-/// The engine has failed, so all ranks do this.
-void Communicator::State::DeviceCalls::fail_running(const Status& status) {
+/// All ranks come here, since their engines fail too: then none waits for another one in NCCL.
+void Communicator::State::DeviceCalls::fail(const Job& failed, const Status& status) {
+  // Where the engine has failed already, this does nothing.
+  outer_.engine->fail(status.code(), fmt::format("cannot go on with call {}: {}",
+                                                 failed.operation->spec().call, status.message()));
   unwatch();
   nccl_.reset();  // aborts
   const auto deadline = Deadline::after(kAbortTime);
@@ -442,8 +434,7 @@ void Communicator::State::DeviceCalls::fail_running(const Status& status) {
 void Communicator::State::DeviceCalls::close() {
   unwatch();
   if (nccl_ != nullptr) {
-    const auto gpu = gpus_.at(nccl_->gpu().index());
-    const device::Gpu::Current current(*gpu);
+    const device::Gpu::Current current(nccl_->gpu());
     if (!outer_.engine->has_failed()) nccl_->close(Deadline::after(kLeaveTime));
     nccl_.reset();
   }

@@ -51,7 +51,7 @@ struct Communicator::State::DeviceCalls {
   bool look_at_running();
   void put_on_stream(Job& job);
   void move_pieces(Job& job);
-  void fail_running(const Status& status);
+  void fail(const Job& failed, const Status& status);
   void end(std::unique_ptr<Job> job, Status status);
   void close();
 
