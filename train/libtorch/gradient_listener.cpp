@@ -34,22 +34,28 @@ class Hook final : public torch::autograd::FunctionPostHook {
 };
 
 /// Part of one run of autograd's engine: its reach() is a callback at the end of the run. It is destroyed
-/// with the run, also with one that an exception broke off before its end.
+/// with the run, also with one that an exception broke off before its end. A device's thread may destroy a
+/// run late, when backward() has returned: an outermost run is left at its end.
 class Ending {
  public:
   explicit Ending(GradientListener& listener) : listener_(listener) {}
-  ~Ending() { listener_.leave_run(is_reached_); }
+  ~Ending() {
+    if (!is_left_) listener_.leave_run(is_reached_);
+  }
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
 
   void reach() {
     is_reached_ = true;
     listener_.end_run();
+    if (is_nested_run()) return;
+    is_left_ = true;
+    listener_.leave_run(true);
   }
 
  private:
   GradientListener& listener_;
-  bool is_reached_ = false;
+  bool is_reached_ = false, is_left_ = false;
 };
 
 thread_local std::uint64_t seen = 0;
