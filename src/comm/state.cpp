@@ -125,8 +125,10 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
   // Ranks that share cores count in each other's slots: behind the barrier all ranks have cleared theirs.
   made->group = made->engine->reserve(0, 0);
   made->engine->open(*made->group, std::move(ranks));
-  made->chooser =
-      std::make_unique<selection::Chooser>(selection::Topology{.size = size, .hosts = wireup.hosts});
+  selection::Topology topology;
+  topology.size = size;
+  topology.hosts = wireup.hosts;
+  made->chooser = std::make_unique<selection::Chooser>(std::move(topology));
   made->meeting = true;
   Communicator whole(made);
   if (is_over) {
