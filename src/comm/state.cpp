@@ -149,6 +149,8 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
 Communicator::State::State() = default;
 
 Communicator::State::~State() {
+  // In a forked child: the parent's thread waits within, and NCCL is the parent's.
+  if (engine != nullptr && !engine->is_here()) static_cast<void>(device_calls.release());
   device_calls.reset();
   if (engine != nullptr && group != nullptr && engine->is_here()) engine->close(*group);
 }
