@@ -372,6 +372,7 @@ int ncclCommDestroy(Rank* rank) {
 int ncclCommAbort(Rank* rank) {
   const std::lock_guard lock(fake().mutex);
   if (!fake().ranks.contains(rank)) return kInvalidArgument;
+  if (pending.depth > 0) return kInProgress;  // with the group's end, which does not come
   rank->is_aborted = true;
   ++fake().aborts;
   fake().ranks.erase(rank);

@@ -136,7 +136,12 @@ void NcclGroup::put(const schedule::CallKey& key, const CallParts& parts, const 
 template <typename Calls>
 void NcclGroup::together(const Look& look, const Calls& calls) const {
   comm::require_sound(nccl_.group_start());
-  calls();
+  try {
+    calls();
+  } catch (...) {
+    static_cast<void>(nccl_.group_end());  // else the abort is one of the group, and waits for its end
+    throw;
+  }
   comm::require_sound(nccl_.group_end());
   settle(look);
 }
