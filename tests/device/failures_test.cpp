@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/fake_cuda.hpp"
+#include "device/fake_nccl.hpp"
 #include "device/memory.hpp"
 #include "support/cluster.hpp"
 
@@ -66,6 +67,13 @@ TEST_F(WrongMemory, IsRefusedOnAllRanks) {
   expect_refusal(floats(managed, 1000), "`in` is no memory of cuda:0");
 }
 
+TEST_F(WrongMemory, IsAWrongArgument) {
+  expect_ranks({.size = 2, .transport = "shm"}, [&](Communicator& communicator) {
+    const Device device{DeviceKind::cuda, static_cast<std::int16_t>(communicator.rank() == 1 ? 7 : 0)};
+    EXPECT_THROW(communicator.all_reduce(floats(good_[0], 1000, device)), InvalidArgumentError);
+  });
+}
+
 TEST_F(WrongMemory, OfTheHostAmongThatOfDevicesIsAMismatch) {
   std::vector<float> host(1000);
   const auto errors = errors_of([&](int rank) { return rank == 1 ? Buffer(host) : floats(good_[0], 1000); });
@@ -115,6 +123,7 @@ TEST(DeviceFailures, EachIsAnErrorOnAllRanksAndLeavesNothing) {
     EXPECT_EQ(after.streams, before.streams) << function;
     EXPECT_EQ(after.events, before.events) << function;
     EXPECT_EQ(after.regions, before.regions) << function;
+    EXPECT_EQ(fake_nccl_communicators(), 0) << function;
     if (!has_failed) {
       EXPECT_EQ(errors[0] + errors[1], "");
       break;

@@ -153,11 +153,11 @@ Communicator::State::DeviceCalls::~DeviceCalls() {
   thread_.join();
 }
 
-std::shared_ptr<const device::Gpu> Communicator::State::DeviceCalls::gpu_of(int index) {
+Result<std::shared_ptr<const device::Gpu>> Communicator::State::DeviceCalls::gpu_of(int index) {
   auto& known = gpus_[index];
   if (known == nullptr) {
     auto found = device::Gpu::of(index);
-    found.status().throw_if_error();
+    if (!found.ok()) return found.status();
     known = std::move(found).value();
   }
   return known;
@@ -181,7 +181,8 @@ Work Communicator::State::DeviceCalls::start(comm::Call&& call, comm::CountSpan 
     if (lists.out) lists.out = out = on_host(*lists.out);
     call.lists = &lists;
   }
-  const auto fail = [&](const Status& status) {
+  const auto require = [&](const Status& status) {
+    if (status.ok()) return;
     const Status full = status.prefixed(std::string(schedule::name_of(call.collective)));
     outer_.engine->fail(full.code(), "cannot take part: " + full.message());
     outer_.refuse(full);
@@ -197,15 +198,10 @@ Work Communicator::State::DeviceCalls::start(comm::Call&& call, comm::CountSpan 
   call.lists = nullptr;
 
   const std::lock_guard lock(outer_.mutex);
-  try {
-    job->gpu = gpu_of(device.index());
-  } catch (const Error& error) {
-    fail(Status(Code::system, error.what()));
-  }
+  auto gpu = gpu_of(device.index());
+  require(gpu.status());
+  job->gpu = std::move(gpu).value();
   const device::Gpu::Current current(*job->gpu);
-  const auto require = [&](const Status& status) {
-    if (!status.ok()) fail(status);
-  };
   require(current.status());
   auto* const stream = static_cast<device::cuda::Stream>(job->options.stream);
   require(job->gpu->require_own(stream));
@@ -375,6 +371,16 @@ void Communicator::State::DeviceCalls::look() {
   if (outer_.engine->test(*watch_)) watch_->status().throw_if_error();
 }
 
+/// A call that all other ranks wait for, because this rank's stream does not reach it, says so.
+void Communicator::State::DeviceCalls::require_stream(const Job& job) {
+  if (Clock::now() - watch_->started() < job.timeout) return;
+  auto reached = job.begin.reached();
+  comm::require_sound(reached.status());
+  if (reached.value()) return;
+  comm::require_sound(Status(Code::timeout, fmt::format("the call's stream is not there yet after {:.1f} s",
+                                                        to_seconds(job.timeout))));
+}
+
 void Communicator::State::DeviceCalls::put_on_stream(Job& job) {
   wait_for_presence(job);
   if (nccl_ == nullptr) throw comm::Broken{Status(Code::system, "NCCL has failed")};
@@ -399,6 +405,7 @@ bool Communicator::State::DeviceCalls::look_at_running() {
   const Status status = guard([&] {
     has_ended = running_.front()->operation->has_ended();
     if (has_ended) return;
+    require_stream(*running_.front());
     nccl_->require_sound();
     look();
   });

@@ -37,7 +37,7 @@ struct Communicator::State::DeviceCalls {
   class DeviceOperation;
   struct Job;
 
-  std::shared_ptr<const device::Gpu> gpu_of(int index);
+  Result<std::shared_ptr<const device::Gpu>> gpu_of(int index);
   comm::Staging& staging_of(const Job& job);
   State& pieces();
   void run();
@@ -48,6 +48,7 @@ struct Communicator::State::DeviceCalls {
   void watch(const Job& job);
   void unwatch();
   void look();
+  void require_stream(const Job& job);
   bool look_at_running();
   void put_on_stream(Job& job);
   void move_pieces(Job& job);
