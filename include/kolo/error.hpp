@@ -33,7 +33,8 @@ class Error : public std::runtime_error {
 
 /// The caller's arguments cannot be right. Thrown before any byte moves; the communicator stays usable. A
 /// communicator's calls name its rank, which is also the `peer` of the context. Only a reduction of the
-/// caller's own that throws is found later, and makes the communicator unusable.
+/// caller's own that throws, and what is wrong with the device of a collective's memory, are found later, and
+/// make the communicator unusable.
 class InvalidArgumentError : public Error {
  public:
   using Error::Error;

@@ -218,7 +218,8 @@ int kolo_is_done(const kolo_work* work);
 /// Calls `callback` once, on a thread of kolo's, when the call is done; `work` may be freed before. A callback
 /// may start calls and wait, and destroy communicators. See kolo::Work::then().
 kolo_status kolo_then(kolo_work* work, kolo_callback callback, void* context);
-/// Work that is put on `stream` (cudaStream_t) from now on sees the result. On the host's memory: waits.
+/// Work that is put on `stream` (cudaStream_t) from now on sees the result. Waits for a call that the host
+/// carries out.
 kolo_status kolo_order(kolo_work* work, void* stream);
 /// The time that the call took; 0 while it runs, -1 for what is no work.
 int64_t kolo_duration(const kolo_work* work);
