@@ -11,7 +11,9 @@ namespace {
 
 /// For the end of a rank to be seen that another one has reported first.
 constexpr std::chrono::seconds kSightTime{1};
-/// The epoch of a group that has not come about.
+/// For connections to the newcomers of a group that has not come about.
+constexpr std::chrono::milliseconds kFarewellTime{500};
+/// The epoch of such a group.
 constexpr std::uint64_t kDissolved = ~std::uint64_t{0};
 
 struct Header {
@@ -148,9 +150,17 @@ void MembershipAgreement::withdraw() {
 void MembershipAgreement::dissolve(engine::Engine& engine, std::size_t first) {
   const auto size = static_cast<std::size_t>(engine.size());
   const auto bytes = encode(0, {.epoch = kDissolved, .standings = Standings(size, kOut)});
+  std::vector<int> newcomers;
   for (std::size_t r = first; r < size; ++r) {
-    if (static_cast<int>(r) != engine.rank()) engine.send_recovery(static_cast<int>(r), bytes);
+    if (static_cast<int>(r) != engine.rank()) newcomers.push_back(static_cast<int>(r));
   }
+  for (const int newcomer : newcomers) engine.send_recovery(newcomer, bytes);
+  // An engine that ends makes no more connections, and to a newcomer without this word all seem dead.
+  const auto is_unconnected = [&](int newcomer) { return engine.is_unconnected(newcomer); };
+  const auto nothing = [](const engine::RecoveryMessage&) { return false; };
+  for (const Deadline deadline = Deadline::after(kFarewellTime);
+       !deadline.passed() && std::ranges::any_of(newcomers, is_unconnected);)
+    engine.receive_recovery(nothing, {}, Deadline::after(std::chrono::milliseconds(1)));
 }
 
 std::vector<int> MembershipAgreement::members() const {

@@ -134,6 +134,8 @@ class Engine final : private Driven,
   bool is_gone(int peer) const;
   /// Whether this rank has seen the peer's process end or leave. Silence does not show that.
   bool has_seen_end(int peer) const;
+  /// Whether messages to the peer wait for a connection that may still be made.
+  bool is_unconnected(int peer) const;
   /// Whether operations have failed because this peer was lost.
   bool is_blamed(int peer) const;
   /// Whether a link has ended within a message of this rank whose memory could not be read.

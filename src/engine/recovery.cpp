@@ -68,6 +68,12 @@ bool Engine::has_seen_end(int peer) const {
   return !p.is_silent && (p.has_left || is_closed || detector_.is_unreachable(peer));
 }
 
+bool Engine::is_unconnected(int peer) const {
+  if (is_gone(peer)) return false;
+  const auto lock = driver_.enter();
+  return !peers_[peer].is_connected();
+}
+
 bool Engine::is_blamed(int peer) const {
   const auto lock = driver_.enter();
   return blames(peer);
