@@ -120,7 +120,7 @@ class Communicator::State::Regrouping {
   std::vector<int> members_;
   std::vector<comm::Guest> guests_;
   std::unique_ptr<comm::Lobby> lobby_;  // until newcomers have had their round
-  bool takes_newcomers_;
+  bool takes_newcomers_;                // in this round, if this rank is the lowest one
   MembershipAgreement council_;
 };
 
@@ -235,6 +235,7 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::run() {
       const auto has_offer = [&](int member) { return !council_.view_of(member).offer.empty(); };
       if (std::ranges::none_of(members_, has_offer)) return nullptr;
       if (!std::ranges::all_of(members_, has_offer)) {
+        log().info("rank {}: the last group is not whole", at_.rank);
         leave_last();
         continue;
       }
@@ -278,16 +279,17 @@ void Communicator::State::Regrouping::look_into_lobby() {
   }
 }
 
-/// Returns what newcomers offer. All members get the same.
+/// Returns what newcomers offer. All members get the same: the lowest one alone decides, since some may have
+/// had newcomers in this call, and others, which have returned before, not yet.
 std::vector<std::string> Communicator::State::Regrouping::call_newcomers() {
-  if (!takes_newcomers_) return {};
+  if (options_ == nullptr) return {};
   std::string text(1, kSeparator);
   if (members_.front() == at_.rank) {
     guests_.clear();
     try {
       const auto most = options_->most == 0 ? kMostRanks : options_->most;
       const auto room = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, most - std::ssize(members_)));
-      look_into_lobby();
+      if (takes_newcomers_) look_into_lobby();
       if (guests_.size() > room) guests_.resize(room);
       const int total = at_.size + static_cast<int>(guests_.size());
       if (!guests_.empty())
