@@ -102,7 +102,8 @@ thread_local Pending pending;
 
 #define ENTER()                                \
   if (fake_cuda_enter(__func__) != kSuccess) { \
-    pending = {};                              \
+    pending.stages = {};                       \
+    pending.rank = nullptr;                    \
     return kUnhandledCudaError;                \
   }
 
@@ -400,7 +401,10 @@ int ncclGroupStart() {
   return kSuccess;
 }
 int ncclGroupEnd() {
-  ENTER();
+  if (fake_cuda_enter(__func__) != kSuccess) {
+    pending = {};
+    return kUnhandledCudaError;
+  }
   if (pending.depth == 0 || --pending.depth > 0) return pending.depth > 0 ? kSuccess : kInvalidUsage;
   const std::lock_guard lock(fake().mutex);
   return launch();
