@@ -72,7 +72,8 @@ struct OperationSpec {
 /// with "Any thread" may be called without the lock.
 class Operation {
  public:
-  explicit Operation(std::weak_ptr<Engine> owner) : owner_(std::move(owner)) {}
+  explicit Operation(std::weak_ptr<Engine> owner, bool is_watch = false)
+      : owner_(std::move(owner)), is_watch_(is_watch) {}
   virtual ~Operation() = default;
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -105,7 +106,7 @@ class Operation {
   /// It cannot end without something from this rank, or for it.
   virtual bool needs(int rank) const = 0;
   /// No executor runs it: see Engine::watch().
-  virtual bool is_watch() const { return false; }
+  bool is_watch() const noexcept { return is_watch_; }
   /// It waits for its turn behind another operation.
   virtual bool is_behind() const { return false; }
   /// A receive from any rank for which no message has come.
@@ -121,11 +122,11 @@ class Operation {
   /// If it has not started.
   void start_clock();
   void touch(Clock::time_point now) noexcept { last_progress_ = now; }
-  /// For the end() of one that has succeeded so far.
-  Status complete_result() const {
+  /// The end() of one that has succeeded so far.
+  void succeed(Clock::time_point when) {
     if (prepared_->before_end != nullptr) [[unlikely]]
-      return prepared_->before_end();
-    return {};
+      return end(prepared_->before_end(), when);
+    end(Status(), when);
   }
   void end(Status status, Clock::time_point when);
   /// Signals `completion` at the end, unless forget() comes first.
@@ -150,6 +151,7 @@ class Operation {
 
   const HomeProcess home_;
   std::weak_ptr<Engine> owner_;
+  const bool is_watch_;
   std::shared_ptr<Operation> active_;  ///< this operation, while ActiveOperations has it
   Operation* older_ = nullptr;         ///< its neighbours there
   Operation* newer_ = nullptr;
@@ -169,10 +171,9 @@ class Operation {
 class Watch final : public Operation {
  public:
   /// `rank`: this one, of the engine.
-  Watch(std::weak_ptr<Engine> owner, int rank) : Operation(std::move(owner)), rank_(rank) {}
+  Watch(std::weak_ptr<Engine> owner, int rank) : Operation(std::move(owner), true), rank_(rank) {}
   std::vector<int> waiting_for() const override;
   bool needs(int) const override { return true; }
-  bool is_watch() const override { return true; }
 
  private:
   const int rank_;

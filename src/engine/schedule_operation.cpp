@@ -81,8 +81,7 @@ void ScheduleOperation::begin_plan() {
 
 /// The last thing that a function of this operation does.
 void ScheduleOperation::finish() {
-  Status status = complete_result();
-  end(std::move(status), Clock::now());
+  succeed(Clock::now());
   executor_.listener().on_finished(*this);
 }
 

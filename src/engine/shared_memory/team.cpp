@@ -97,8 +97,7 @@ bool Team::advance() {
     if (segment_->core.load(std::memory_order_relaxed) % 2 != 0)
       segment_->publish_core();  // the wait is over
     publish_done();              // first: once the caller sees the end of the call, it may end this process
-    Status status = operation.complete_result();
-    operation.end(std::move(status), operation.is_timed() ? now() : operation.started());
+    operation.succeed(operation.is_timed() ? now() : operation.started());
     listener_.on_finished(operation);
   }
   if (!failed_) announce_more();
