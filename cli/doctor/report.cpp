@@ -73,16 +73,19 @@ std::string interface_text(const Examination& seen) {
 /// What KOLO_GPU=auto chooses for these ranks, if each takes a GPU of its host in turn, and why.
 std::string gpu_engine(const Examination& seen) {
   const Facts& first = seen.ranks.front();
+  std::map<std::string, int> owners;
   for (const Facts& rank : seen.ranks) {
-    const std::size_t sharing = seen.neighbours(rank.rank).size();
     if (rank.gpus.empty()) return fmt::format("none, for {} has no GPU", seen.host_name(rank.rank));
     if (rank.nccl.empty()) return fmt::format("staged, for {} has no NCCL", seen.host_name(rank.rank));
     if (rank.nccl != first.nccl)
       return fmt::format("staged, for NCCL is {} on {} and {} on {}", first.nccl, seen.host_name(first.rank),
                          rank.nccl, seen.host_name(rank.rank));
-    if (sharing > rank.gpus.size())
-      return fmt::format("staged, for the {} ranks of {} share GPUs; nccl with a GPU for each", sharing,
-                         seen.host_name(rank.rank));
+    const auto here = seen.neighbours(rank.rank);
+    const auto turn = static_cast<std::size_t>(std::ranges::find(here, rank.rank) - here.begin());
+    const auto [owner, is_own] = owners.emplace(rank.gpus[turn % rank.gpus.size()], rank.rank);
+    if (!is_own)
+      return fmt::format("staged, for ranks {} and {} share a GPU; nccl with one for each", owner->second,
+                         rank.rank);
   }
   return fmt::format("nccl, for all have NCCL {} and a GPU for each rank", first.nccl);
 }

@@ -92,8 +92,12 @@ Result<std::vector<std::string>> names_of_gpus() {
     cuda::DeviceNumber number = 0;
     char name[256] = "";
     if (Status s = driver.device_get(&number, i); !s.ok()) return s;
+    cuda::Uuid uuid{};
     if (Status s = driver.device_get_name(name, sizeof name, number); !s.ok()) return s;
-    names.emplace_back(name);
+    if (Status s = driver.device_get_uuid(&uuid, number); !s.ok()) return s;
+    const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(uuid[k]); };
+    names.push_back(
+        fmt::format("{} (GPU-{:02x}{:02x}{:02x}{:02x})", name, byte(0), byte(1), byte(2), byte(3)));
   }
   return names;
 }

@@ -56,7 +56,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   cuda::Context context_ = nullptr;
 };
 
-/// "NVIDIA H100 80GB HBM3" of each device of this process. Code::system if there is no driver, or it fails.
+/// "NVIDIA H100 80GB HBM3 (GPU-5f1c6b2d)" of each device of this process: the name, and how the UUID begins,
+/// as nvidia-smi shows it. Code::system if there is no driver, or it fails.
 Result<std::vector<std::string>> names_of_gpus();
 
 }  // namespace kolo::device

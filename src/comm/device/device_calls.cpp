@@ -303,7 +303,7 @@ void Communicator::State::DeviceCalls::carry_out(std::unique_ptr<Job> job) {
     if (job->fits_nccl() && !has_engine_) choose_engine(*job);
     is_on_stream = job->fits_nccl() && nccl_ != nullptr;
     if (is_on_stream) return put_on_stream(*job);
-    while (!running_.empty()) look_at_running();
+    for (int looks = 0; !running_.empty(); comm::pause(++looks)) look_at_running();
     job->operation->leave_stream();
     move_pieces(*job);
   });

@@ -92,11 +92,11 @@ NcclGroup::NcclGroup(std::shared_ptr<const device::Gpu> gpu, int rank, int size,
   comm::require_sound(stream.status());
   stream_ = std::move(stream).value();
   nccl::Config config;
-  comm::require_sound(nccl_.comm_init_rank_config(&communicator_, size, id, rank, &config));
   try {
+    comm::require_sound(nccl_.comm_init_rank_config(&communicator_, size, id, rank, &config));
     settle(look);
   } catch (...) {
-    static_cast<void>(nccl_.comm_abort(communicator_));
+    if (communicator_ != nullptr) static_cast<void>(nccl_.comm_abort(communicator_));
     throw;
   }
 }
