@@ -270,9 +270,10 @@ int fake_cuda_enter(const char* function) {
 bool fake_cuda_has_failed() {
   return fake().has_failed;
 }
-bool fake_cuda_put(void* stream, void (*work)(void*), void* argument) {
+bool fake_cuda_put(void* stream, void (*work)(void*), void* argument, void (*drop)(void*)) {
+  const std::shared_ptr<void> own(argument, drop);
   const std::lock_guard lock(fake().mutex);
-  return put(stream, [=] { work(argument); }) == kSuccess;
+  return put(stream, [=] { work(own.get()); }) == kSuccess;
 }
 const char* fake_cuda_failed() {
   return fake().failed.c_str();

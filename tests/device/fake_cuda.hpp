@@ -24,7 +24,8 @@ int fake_cuda_enter(const char* function);
 /// Whether one has failed since fake_cuda_fail().
 bool fake_cuda_has_failed();
 /// A kernel of another fake: calls `work` at its place in the stream's work. False: there is no such stream.
-bool fake_cuda_put(void* stream, void (*work)(void*), void* argument);
+/// `drop` is called in any case, at the end.
+bool fake_cuda_put(void* stream, void (*work)(void*), void* argument, void (*drop)(void*));
 
 /// The function's call of that number from now on, 1 is the next, and all after it, fail with this code. 0:
 /// none.

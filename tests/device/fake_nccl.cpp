@@ -117,12 +117,12 @@ bool wait(std::unique_lock<std::mutex>& lock, Rank& rank, const std::function<bo
 }
 
 void run_kernel(void* argument) {
-  const std::unique_ptr<Kernel> kernel(static_cast<Kernel*>(argument));
+  const Kernel& kernel = *static_cast<Kernel*>(argument);
   std::unique_lock lock(fake().mutex);
-  for (const auto& stage : kernel->stages)
+  for (const auto& stage : kernel.stages)
     for (const Part& part : stage)
-      if (!kernel->rank->is_aborted) part(lock, *kernel->rank);
-  --kernel->rank->kernels;
+      if (!kernel.rank->is_aborted) part(lock, *kernel.rank);
+  --kernel.rank->kernels;
   fake().changed.notify_all();
 }
 
@@ -134,9 +134,8 @@ int launch() {
   kernel->rank = fake().ranks.at(all.rank);
   kernel->stages = std::move(all.stages);
   ++kernel->rank->kernels;
-  if (!fake_cuda_put(all.stream, run_kernel, kernel.get())) return kInvalidArgument;
-  static_cast<void>(kernel.release());
-  return kInProgress;
+  const auto drop = [](void* one) { delete static_cast<Kernel*>(one); };
+  return fake_cuda_put(all.stream, run_kernel, kernel.release(), drop) ? kInProgress : kInvalidArgument;
 }
 
 /// All parts of a group's first stage run before those of the second one, and so on.
