@@ -61,8 +61,8 @@ struct RegroupOptions {
   int most = 0;   ///< more newcomers wait on; 0: no limit
   /// Ranks of this communicator that are known to have ended, from a launcher for example.
   std::vector<int> ended = {};
-  /// Serves a new store, on the lowest survivor, if the one before has failed with its rank. Null: nobody
-  /// joins any more.
+  /// Serves a new store, on the lowest survivor, if the one before has failed with its rank. Null: no
+  /// newcomer joins any more.
   std::function<std::shared_ptr<Store>()> serve = nullptr;
 };
 

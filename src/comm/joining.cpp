@@ -85,7 +85,7 @@ Communicator Communicator::join(const std::vector<std::string>& stores, const Op
           const auto patience = std::min<std::chrono::nanoseconds>(deadline.left(), kQueueTime);
           auto made = State::join(open_store(url, options), options, Deadline::after(patience));
           if (made != nullptr) return Communicator(std::move(made));
-          last = "nobody has called at " + url;
+          last = "no group has called at " + url;
         } catch (const RendezvousError& problem) {
           last = problem.what();
         }

@@ -3,7 +3,7 @@
 //   numbers   newcomers    how many have taken a number so far, a counter
 //   came      newcomers    how many of them have set their cards, a counter
 //   gone      the group    those up to this number are in no line any more, a counter
-//   bell      newcomers    somebody has come
+//   bell      newcomers    a newcomer has come
 //   card/N    newcomer N   what it is; removed when it is called or refused
 //   call/N    the group    "come ", and the Invitation; or "no ", and why
 //   offer/N   newcomer N   what it offers to the new group
@@ -162,7 +162,7 @@ void LobbyWatch::run() {
       }
     } while (!has_seen_any_ && !is_stopping_);
   } catch (const std::exception& error) {
-    log().info("nobody can join any more: {}", error.what());
+    log().info("no newcomer can join any more: {}", error.what());
   }
 }
 

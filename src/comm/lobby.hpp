@@ -43,7 +43,7 @@ class Lobby {
   /// `options`: those of the group. A newcomer of another version, program or key is refused.
   Lobby(const std::shared_ptr<Store>& store, const Options& options);
 
-  /// Refuses whoever may not come in, and returns the others. `processes`: of the members.
+  /// Refuses newcomers that may not come in, and returns the rest. `processes`: of the members.
   std::vector<Guest> waiting(const std::vector<std::string>& processes = {});
   /// Asks for the offers of guests, and drops those that do not answer in time. The k-th gets the
   /// invitation's place plus k.
