@@ -88,7 +88,7 @@ void MembershipAgreement::agree(std::uint64_t epoch, const Deadline& deadline) {
     engine_.own_trouble().throw_if_error();  // else ranks that this one cannot reach seem gone
     drop_gone(is_quiet && deadline.passed());
     if (is_settled()) {
-      if (!hooks_.may_go_on || hooks_.may_go_on(mine_.standings)) return;
+      if (hooks_.may_go_on(mine_.standings)) return;
       if (!sight) sight = Deadline::after(kSightTime);
       if (sight->passed() || mine_.standings.find(kMissing) == Standings::npos) return;
     }

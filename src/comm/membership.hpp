@@ -53,8 +53,8 @@ class MembershipAgreement {
  public:
   struct Hooks {
     std::function<std::string(std::uint64_t epoch)> make_offer;
-    std::function<void()> go_on;                           ///< throws once this rank is to give up
-    std::function<bool(const Standings&)> may_go_on = {};  ///< null: always
+    std::function<void()> go_on;  ///< throws once this rank is to give up
+    std::function<bool(const Standings&)> may_go_on;
   };
 
   /// `links`: of each rank of the communicator, whose number is `context`. `standings`: before the call.

@@ -370,7 +370,7 @@ std::shared_ptr<Communicator::State> Communicator::State::regroup(std::shared_pt
   comm::Standings suspected;
   const std::shared_ptr<State> former_origin = origin;  // which the other ranks may need as long as this call
   if (origin) {
-    Regrouping former(*this, *origin, options, at, true, suspected);
+    Regrouping former(*this, *origin, options, at, true, {});
     if (auto made = former.run()) return made;
     for (const int rank : origin_ranks) suspected += former.standings()[static_cast<std::size_t>(rank)];
     origin.reset();

@@ -1,7 +1,6 @@
 #include "device/driver.hpp"
 
 #include <array>
-#include <mutex>
 #include <string>
 
 #include <fmt/format.h>
@@ -25,14 +24,7 @@ Result<Driver> Driver::load() {
 }
 
 Result<const Driver*> Driver::instance() {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  if (loaded_ == nullptr) {
-    auto driver = load();
-    if (!driver.ok()) return driver.status();
-    loaded_ = new Driver(std::move(driver).value());  // never destroyed: its threads outlive static objects
-  }
-  return loaded_.load();
+  return loaded_once(loaded_, &Driver::load);
 }
 
 Status Driver::status_of(const char* function, int code) {

@@ -1,8 +1,11 @@
 // Library: a shared library that is opened when it is needed, and the functions in it.
 #pragma once
 
+#include <atomic>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/status.hpp"
 
@@ -28,5 +31,19 @@ class Library {
   std::string path_;
   std::string missing_;
 };
+
+/// The process's table of a library's functions, which `load` makes with the first call in which it can.
+/// Never destroyed: the threads that use it may outlive static objects. Thread-safe.
+template <typename Table>
+Result<const Table*> loaded_once(std::atomic<const Table*>& loaded, Result<Table> (*load)()) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (loaded == nullptr) {
+    auto table = load();
+    if (!table.ok()) return table.status();
+    loaded = new Table(std::move(table).value());
+  }
+  return loaded.load();
+}
 
 }  // namespace kolo::device

@@ -1,7 +1,6 @@
 #include "device/nccl.hpp"
 
 #include <array>
-#include <mutex>
 
 #include <fmt/format.h>
 
@@ -31,18 +30,11 @@ Result<Nccl> Nccl::load() {
 }
 
 Result<const Nccl*> Nccl::instance() {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  if (loaded_ == nullptr) {
-    auto nccl = load();
-    if (!nccl.ok()) return nccl.status();
-    loaded_ = new Nccl(std::move(nccl).value());  // never destroyed: its threads outlive static objects
-  }
-  return loaded_.load();
+  return loaded_once(loaded_, &Nccl::load);
 }
 
 Status Nccl::status_of(const char* function, int code) {
-  if (code == nccl::kInProgress) return {};
+  if (code == 0 || code == nccl::kInProgress) return {};
   const Nccl& nccl = *loaded_;  // which has called the function
   const char* const text = nccl.get_error_string_(code);
   const char* const last = nccl.get_last_error_(nullptr);

@@ -377,8 +377,7 @@ void Communicator::State::DeviceCalls::require_stream(const Job& job) {
   auto reached = job.begin.reached();
   comm::require_sound(reached.status());
   if (reached.value()) return;
-  comm::require_sound(Status(Code::timeout, fmt::format("the call's stream is not there yet after {:.1f} s",
-                                                        to_seconds(job.timeout))));
+  comm::require_sound(comm::late_stream(job.timeout));
 }
 
 void Communicator::State::DeviceCalls::put_on_stream(Job& job) {
@@ -406,7 +405,7 @@ bool Communicator::State::DeviceCalls::look_at_running() {
     has_ended = running_.front()->operation->has_ended();
     if (has_ended) return;
     require_stream(*running_.front());
-    nccl_->require_sound();
+    static_cast<void>(nccl_->is_settled());
     look();
   });
   if (!status.ok()) fail(*running_.front(), status);

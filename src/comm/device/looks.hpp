@@ -4,6 +4,11 @@
 #include <chrono>
 #include <thread>
 
+#include <fmt/format.h>
+
+#include "base/deadline.hpp"
+#include "base/status.hpp"
+
 namespace kolo::comm {
 
 /// Between two looks, after the first ones.
@@ -14,6 +19,12 @@ inline void pause(int looks) {
   constexpr int kYields = 200;
   if (looks < kYields) return std::this_thread::yield();
   std::this_thread::sleep_for(kLook);
+}
+
+/// What ends a call whose stream has not come to it in its time.
+inline Status late_stream(std::chrono::nanoseconds timeout) {
+  return Status(Code::timeout,
+                fmt::format("the call's stream is not there yet after {:.1f} s", to_seconds(timeout)));
 }
 
 }  // namespace kolo::comm

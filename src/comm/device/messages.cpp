@@ -5,8 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/deadline.hpp"
 #include "comm/device/looks.hpp"
 
@@ -21,8 +19,7 @@ Status wait_for(device::Event& event, device::cuda::Stream stream, std::chrono::
     if (!reached.ok() || reached.value()) return reached.status();
     pause(looks);
   }
-  return Status(Code::timeout,
-                fmt::format("the call's stream is not there yet after {:.1f} s", to_seconds(timeout)));
+  return late_stream(timeout);
 }
 
 }  // namespace

@@ -89,11 +89,11 @@ NcclGroup::NcclGroup(std::shared_ptr<const device::Gpu> gpu, int rank, int size,
                      const Look& look)
     : gpu_(std::move(gpu)), nccl_(*device::Nccl::instance().value_or_throw()), rank_(rank), size_(size) {
   auto stream = device::Stream::make(gpu_);
-  comm::require_sound(stream.status());
+  require_sound(stream.status());
   stream_ = std::move(stream).value();
   nccl::Config config;
   try {
-    comm::require_sound(nccl_.comm_init_rank_config(&communicator_, size, id, rank, &config));
+    require_sound(nccl_.comm_init_rank_config(&communicator_, size, id, rank, &config));
     settle(look);
   } catch (...) {
     if (communicator_ != nullptr) static_cast<void>(nccl_.comm_abort(communicator_));
@@ -107,42 +107,39 @@ NcclGroup::~NcclGroup() {
 
 /// NCCL's functions return before they are done: until then it takes no other call.
 void NcclGroup::settle(const Look& look) const {
-  while (true) {
-    int state = 0;
-    comm::require_sound(nccl_.comm_get_async_error(communicator_, &state));
-    if (state == 0) return;
-    if (state != nccl::kInProgress) throw Broken{device::Nccl::status_of("ncclCommGetAsyncError", state)};
-    look();
-  }
+  for (int looks = 0; !is_settled(); pause(looks++)) look();
 }
 
-void NcclGroup::require_sound() const {
-  settle([] { std::this_thread::yield(); });
+bool NcclGroup::is_settled() const {
+  int state = 0;
+  require_sound(nccl_.comm_get_async_error(communicator_, &state));
+  require_sound(device::Nccl::status_of("ncclCommGetAsyncError", state));
+  return state == 0;
 }
 
 void NcclGroup::put(const schedule::CallKey& key, const CallParts& parts, const double* factor,
                     const device::Event& begin, device::Event& end, const Look& look) {
-  comm::require_sound(begin.hold_back(stream_.handle()));
-  if (parts.longest == 0) return comm::require_sound(end.record(stream_.handle()));
+  require_sound(begin.hold_back(stream_.handle()));
+  if (parts.longest == 0) return require_sound(end.record(stream_.handle()));
   if (schedule::is_reducing(key.collective)) {
     reduce(key, parts, factor, look);
   } else {
     move(key, parts, look);
   }
-  comm::require_sound(end.record(stream_.handle()));
+  require_sound(end.record(stream_.handle()));
 }
 
 /// Several calls of NCCL as one.
 template <typename Calls>
 void NcclGroup::together(const Look& look, const Calls& calls) const {
-  comm::require_sound(nccl_.group_start());
+  require_sound(nccl_.group_start());
   try {
     calls();
   } catch (...) {
     static_cast<void>(nccl_.group_end());  // else the abort is one of the group, and waits for its end
     throw;
   }
-  comm::require_sound(nccl_.group_end());
+  require_sound(nccl_.group_end());
   settle(look);
 }
 
@@ -152,35 +149,34 @@ void NcclGroup::reduce(const schedule::CallKey& key, const CallParts& parts, con
   nccl::Operation op = *operation_of(key.op);
   if (factor != nullptr) {
     Factor scalar(*factor, key.dtype);
-    comm::require_sound(
-        nccl_.red_op_create_pre_mul_sum(&op, &scalar, type, nccl::host_at_once, communicator_));
+    require_sound(nccl_.red_op_create_pre_mul_sum(&op, &scalar, type, nccl::host_at_once, communicator_));
   }
   const auto out = [&] { return parts.out.empty() ? nullptr : parts.out.front().data; };
   const auto reduce_to = [&](int root, const ConstBuffer& in, void* to) {
-    comm::require_sound(nccl_.reduce(in.data, to, in.count, type, op, root, communicator_, stream_.handle()));
+    require_sound(nccl_.reduce(in.data, to, in.count, type, op, root, communicator_, stream_.handle()));
   };
   together(look, [&] {
     if (key.collective == Collective::all_reduce) {
-      comm::require_sound(nccl_.all_reduce(parts.in.front().data, out(), parts.in.front().count, type, op,
-                                           communicator_, stream_.handle()));
+      require_sound(nccl_.all_reduce(parts.in.front().data, out(), parts.in.front().count, type, op,
+                                     communicator_, stream_.handle()));
     } else if (key.collective == Collective::reduce) {
       reduce_to(key.root, parts.in.front(), out());
     } else if (parts.are_alike()) {
-      comm::require_sound(nccl_.reduce_scatter(parts.in.front().data, out(), parts.longest, type, op,
-                                               communicator_, stream_.handle()));
+      require_sound(nccl_.reduce_scatter(parts.in.front().data, out(), parts.longest, type, op, communicator_,
+                                         stream_.handle()));
     } else {
       for (int r = 0; r < size_; ++r)
         if (const ConstBuffer& part = parts.in[static_cast<std::size_t>(r)]; part.count > 0)
           reduce_to(r, part, r == rank_ ? out() : nullptr);
     }
   });
-  if (factor != nullptr) comm::require_sound(nccl_.red_op_destroy(op, communicator_));
+  if (factor != nullptr) require_sound(nccl_.red_op_destroy(op, communicator_));
 }
 
 /// What only travels, NCCL sees as bytes.
 void NcclGroup::move(const schedule::CallKey& key, const CallParts& parts, const Look& look) const {
   const auto broadcast = [&](int root, const void* from, void* to, std::uint64_t bytes) {
-    comm::require_sound(nccl_.broadcast(from, to, bytes, nccl::uint8, root, communicator_, stream_.handle()));
+    require_sound(nccl_.broadcast(from, to, bytes, nccl::uint8, root, communicator_, stream_.handle()));
   };
   together(look, [&] {
     if (key.collective == Collective::broadcast) {
@@ -189,9 +185,8 @@ void NcclGroup::move(const schedule::CallKey& key, const CallParts& parts, const
     } else if (key.collective != Collective::all_gather) {
       exchange(key, parts);
     } else if (parts.are_alike()) {
-      comm::require_sound(nccl_.all_gather(parts.in.front().data, parts.out.front().data,
-                                           parts.in.front().bytes(), nccl::uint8, communicator_,
-                                           stream_.handle()));
+      require_sound(nccl_.all_gather(parts.in.front().data, parts.out.front().data, parts.in.front().bytes(),
+                                     nccl::uint8, communicator_, stream_.handle()));
     } else {
       for (int r = 0; r < size_; ++r) {
         const Buffer& to = parts.out[static_cast<std::size_t>(r)];
@@ -214,11 +209,10 @@ void NcclGroup::exchange(const schedule::CallKey& key, const CallParts& parts) c
     const Buffer to = part_of(parts.out, traits.output, r);
     if (r == rank_ && from.data == to.data) continue;
     if (from.count > 0) {
-      comm::require_sound(
-          nccl_.send(from.data, from.bytes(), nccl::uint8, r, communicator_, stream_.handle()));
+      require_sound(nccl_.send(from.data, from.bytes(), nccl::uint8, r, communicator_, stream_.handle()));
     }
     if (to.count > 0)
-      comm::require_sound(nccl_.recv(to.data, to.bytes(), nccl::uint8, r, communicator_, stream_.handle()));
+      require_sound(nccl_.recv(to.data, to.bytes(), nccl::uint8, r, communicator_, stream_.handle()));
   }
 }
 

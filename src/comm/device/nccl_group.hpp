@@ -37,8 +37,8 @@ class NcclGroup {
   /// null. Throws as the constructor does.
   void put(const schedule::CallKey& key, const CallParts& parts, const double* factor,
            const device::Event& begin, device::Event& end, const Look& look);
-  /// Throws Broken if NCCL has met an error since.
-  void require_sound() const;
+  /// Whether NCCL's last function is done. Throws Broken if NCCL has met an error since.
+  bool is_settled() const;
   /// All ranks have all that they called for: leaves the group, or aborts if NCCL cannot by then.
   void close(const Deadline& deadline) noexcept;
 
