@@ -105,12 +105,19 @@ TEST_P(ArgumentsOver, MemoryOfADeviceIsRefusedWhereNoneIsServed) {
   expect_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
     std::vector<float> memory(2, 1.0f);
     const Buffer away(memory.data(), 2, DType::float32, {DeviceKind::cuda, 1});
-    const auto refused = [&](const std::string& call, const std::function<void()>& start) {
-      require_refused(c, {call + ": `data`", "in the memory of cuda:1"}, start);
+    // There is no driver, or the memory is the host's.
+    const auto require_error = [&](const std::string& text, const std::function<void()>& start) {
+      std::string error = "none";
+      try {
+        start();
+      } catch (const Error& caught) {
+        error = caught.what();
+      }
+      require(error.find(text) != std::string::npos, "an error that is: " + error);
     };
-    refused("send", [&] { c.send(away, 1 - c.rank()); });
-    refused("recv", [&] { c.recv(away, 1 - c.rank()); });
-    refused("recv_any", [&] { c.recv_any(away); });
+    require_error("send: `data`", [&] { c.send(away, 1 - c.rank()); });
+    require_error("recv: `data`", [&] { c.recv(away, 1 - c.rank()); });
+    require_error("recv_any: `data`", [&] { c.recv_any(away); });
     require_refused(c, {"all_gather: buffers are on the host and on cuda:1"},
                     [&] { c.all_gather(memory, away); });
     const Buffer nowhere(memory.data(), 2, DType::float32, {static_cast<DeviceKind>(9), 0});

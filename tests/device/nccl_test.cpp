@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -184,6 +185,7 @@ TEST_F(Nccl, OrdersAStreamBehindACallThatIsNotOver) {
 std::vector<std::string> hang(std::chrono::nanoseconds timeout,
                               const std::function<void(Communicator&)>& meanwhile,
                               const std::function<void(Communicator&)>& after = {}) {
+  std::latch both_are_over(2);  // or the kernel of the slower rank ends well
   const auto errors = on_own_gpus(
       [&](Communicator& communicator) {
         const DeviceFloats data(10, communicator.rank());
@@ -197,8 +199,10 @@ std::vector<std::string> hang(std::chrono::nanoseconds timeout,
         try {
           meanwhile(communicator);
           work.wait();
+          both_are_over.count_down();
         } catch (const Error&) {
           EXPECT_THROW(next.wait(), Error);
+          both_are_over.arrive_and_wait();
           fake_nccl_hang(false);
           if (after) after(communicator);
           throw;

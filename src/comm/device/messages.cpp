@@ -55,7 +55,7 @@ Result<std::shared_ptr<Staging>> DeviceMessages::stage(const ConstBuffer& data, 
                                                        device::cuda::Stream stream,
                                                        std::chrono::nanoseconds timeout) {
   auto taken = take(data.device.index);
-  if (!taken.ok()) return taken.status();
+  if (!taken.ok()) return taken.status().prefixed("`data`");
   const auto give_back = [own = shared_from_this()](Staging* used) {
     const std::lock_guard lock(own->mutex_);
     own->idle_.emplace_back(used);

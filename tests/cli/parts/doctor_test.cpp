@@ -161,7 +161,7 @@ TEST(Doctor, TellsTheEngineOfCallsOnGpus) {
   seen.ranks[0].nccl = "2.28.9";
   expect("none, for b has no GPU");
   for (Facts& facts : seen.ranks) {
-    facts.gpus = {"One", "Other"};
+    facts.gpus = {"One of " + facts.place, "Other of " + facts.place};
     facts.nccl = "2.28.9";
   }
   expect("nccl, for all have NCCL 2.28.9 and a GPU for each rank");
@@ -171,9 +171,10 @@ TEST(Doctor, TellsTheEngineOfCallsOnGpus) {
   expect("staged, for b has no NCCL");
   for (Facts& facts : seen.ranks) {
     facts.place = seen.ranks[0].place;
+    facts.gpus = seen.ranks[0].gpus;
     facts.nccl = "2.28.9";
   }
-  expect("staged, for the 3 ranks of");
+  expect("staged, for ranks 0 and 2 share a GPU");
 }
 
 }  // namespace
