@@ -1,0 +1,218 @@
+#!/usr/bin/env -S python3 -B
+"""explanation_pictures.py KOLO FOLDER: writes the pictures of the pages that explain into the folder, from what kolo's draw and
+plan say. For scripts/update-docs."""
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+RANKS = 4
+SECONDS, TRAVEL = 2.4, 0.55  # of a step of the moving picture, and the share of it in which numbers travel
+HEAD = """<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{2}' height='{3}' role='img'>
+<title>{4}</title>
+<style>
+text{{font:14px system-ui,sans-serif;fill:#222}}.b{{font-weight:600}}.s{{font-size:12px;fill:#555}}.m{{text-anchor:middle}}
+.e{{text-anchor:end}}.k{{fill:#fff}}.n1{{fill:#eceae4}}.n2{{fill:#cfe0f2}}.n3{{fill:#9cc3ea}}.n4{{fill:#8fd19e}}
+.o{{fill:none;stroke:#333;stroke-width:1.6}}.w{{stroke:#333;stroke-width:1.5;fill:none;marker-end:url(#k)}}
+.l{{stroke:#999;fill:none}}.g{{stroke:#ddd}}.f0{{fill:#2f77c0}}.f1{{fill:#c4581d}}.f2{{fill:#2d8a49}}.f3{{fill:#8755c9}}.f4{{fill:#a8862a}}
+.c{{fill:none;stroke-width:2}}.c0{{stroke:#2f77c0}}.c1{{stroke:#c4581d}}.c2{{stroke:#2d8a49}}.c3{{stroke:#8755c9}}.i{{fill:#fff}}
+#k path{{fill:#333}}
+@media(prefers-color-scheme:dark){{
+text{{fill:#ededea}}.s{{fill:#b5b4af}}.k{{fill:#161618}}.n1{{fill:#34343a}}.n2{{fill:#27435f}}.n3{{fill:#2c6296}}.n4{{fill:#2f7a43}}
+.o,.w{{stroke:#e0dfda}}.l{{stroke:#77767c}}.g{{stroke:#38383e}}.f0{{fill:#4f96de}}.f1{{fill:#d8703a}}.f2{{fill:#3fa05d}}
+.f3{{fill:#a07be0}}.f4{{fill:#b3923a}}.c0{{stroke:#6db3f2}}.c1{{stroke:#ff9d6e}}.c2{{stroke:#69c585}}.c3{{stroke:#b99af0}}.i{{fill:#fff}}
+#k path{{fill:#e0dfda}}}}
+{5}</style>
+<marker id='k' viewBox='0 0 6 6' refX='5' refY='3' markerWidth='5' markerHeight='5' orient='auto'><path d='M0 0L6 3L0 6z'/></marker>
+<rect class='k' width='100%' height='100%'/>
+"""
+
+
+def image(width, height, title, body, style="", scale=1.5):
+    return HEAD.format(width, height, round(width * scale), round(height * scale), title, style) + body + "</svg>\n"
+
+
+def text(x, y, words, kind=""):
+    return f"<text x='{x:g}' y='{y:g}'" + (f" class='{kind}'" if kind else "") + f">{words}</text>\n"
+
+
+class Kolo:
+    def __init__(self, program):
+        self.program = program
+
+    def run(self, *words):
+        # No table of this machine: the model's typical costs.
+        quiet = {key: value for key, value in os.environ.items() if not key.startswith("KOLO_")} | {"KOLO_TABLE": "/nonexistent"}
+        return subprocess.run([self.program, *words], check=True, stdout=subprocess.PIPE, text=True, env=quiet).stdout
+
+    def drawing(self, algorithm, ranks):
+        """What the page of `kolo draw` shows, and what each rank holds after each step: [step][rank][chunk] = contributors."""
+        page = self.run("draw", algorithm, "--ranks", str(ranks), "--format", "html", "--output", "-")
+        data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+        state, states = [[[] for _ in range(data["parts"])] for _ in range(ranks)], []
+        for step in data["steps"]:
+            state = [list(row) for row in state]
+            for rank, part, _, sets in step["changes"]:
+                state[rank][part] = data["sets"][sets[0]]
+            states.append(state)
+        return data, states
+
+
+def number(contributors, chunk):
+    """Rank r gives (chunk + 1) 10^r: a sum shows by its digits whose numbers are in it."""
+    return sum((chunk + 1) * 10**rank for rank in contributors)
+
+
+def cell(x, y, contributors, chunk, width=50, height=24):
+    return (f"<rect class='n{len(contributors)}' x='{x:g}' y='{y:g}' width='{width}' height='{height}' rx='3'/>"
+            + text(x + width / 2, y + height / 2 + 5, number(contributors, chunk), "m"))
+
+
+def travels(step):
+    """(sender, receiver, chunk, its contributors' set) of each value that travels in the step."""
+    for sender, receiver, _, values in step["messages"]:
+        for part, held in zip(values[::2], values[1::2]):
+            yield sender, receiver, part, held
+
+
+def ring_steps(kolo):
+    """All steps of a ring as tables: a row for each rank, an arrow where a number goes."""
+    data, states = kolo.drawing("ring", RANKS)
+    across, down, pitch, line = 250, 194, 52, 38
+    body = ""
+    for number_of_step, (step, state) in enumerate(zip(data["steps"], states)):
+        left, top = 14 + across * (number_of_step % 2), 12 + down * (number_of_step // 2)
+        heading = re.sub(r" of \d+: | of \d+$", lambda found: ": " if ":" in found[0] else "", step["title"])
+        body += text(left, top + 10, heading.replace(",", ""), "b")
+        for rank, row in enumerate(state):
+            y = top + 32 + line * rank
+            body += text(left, y + 17, rank, "s")
+            body += "".join(cell(left + 16 + pitch * chunk, y, held, chunk) for chunk, held in enumerate(row))
+        for sender, receiver, chunk, _ in travels(step):
+            x = left + 41 + pitch * chunk
+            below, above = top + 32 + line * sender + 24, top + 32 + line * receiver
+            for tail, head in [(below, above)] if above > below else [(below, below + 11), (above - 13, above)]:
+                body += f"<path class='w' d='M{x} {tail}V{head}'/>\n"
+            body += f"<rect class='o' x='{x - 25}' y='{above}' width='50' height='24' rx='3'/>\n"
+    left, top = 14 + across, 12 + down * 3
+    for row, words in enumerate(["A row is a rank, a column a chunk.", "An arrow is a message; out of the",
+                                 "last row it goes to the first one.", "Framed: what has just changed.",
+                                 "Digits show whose numbers a sum", "has: 1011 those of 0, 1 and 3."]):
+        body += text(left + 4, top + 34 + 20 * row, words, "s")
+    return image(512, 12 + down * 4, "A ring all-reduce of four ranks, in numbers", body)
+
+
+def moving_ring(kolo):
+    """The same as a moving picture: numbers travel from rank to rank. Without animation it shows the first step."""
+    data, states = kolo.drawing("ring", RANKS)
+    steps = len(data["steps"]) - 1
+    period = SECONDS * (steps + 2)  # at first the start is shown, and at last the end
+
+    def timed(kind, begin, body, style=""):
+        return f"<g class='{kind}' style='animation-delay:{SECONDS * begin - period:.4g}s;{style}'>\n{body}</g>\n"
+
+    def corner(rank, chunk):
+        x, y = data["places"][rank]
+        return 50 + 320 * x, 62 + 168 * y + 26 * chunk
+
+    body, lengths = "", {"first": 1 + TRAVEL, "one": 1, "last": 2 - TRAVEL}
+    for sender, receiver, *_ in data["steps"][1]["messages"]:
+        (x, y), (to_x, to_y) = ((left + 30, top + 51) for left, top in (corner(sender, 0), corner(receiver, 0)))
+        at = [(x + (to_x - x) * part, y + (to_y - y) * part) for part in (0.32, 0.68)]
+        body += f"<path class='w' d='M{at[0][0]:.1f} {at[0][1]:.1f}L{at[1][0]:.1f} {at[1][1]:.1f}'/>\n"
+    for index, (step, state) in enumerate(zip(data["steps"], states)):
+        length = "first" if index == 0 else "last" if index == steps else "one"
+        begin, still = index + TRAVEL if index else 0, " still" if index == 1 else ""
+        cards = ""
+        for rank, row in enumerate(state):
+            x, y = corner(rank, 0)
+            cards += text(x + 30, y - 6, f"rank {rank}", "m s")
+            cards += "".join(cell(*corner(rank, chunk), held, chunk, 60) for chunk, held in enumerate(row))
+        for _, receiver, chunk, _ in travels(step):
+            x, y = corner(receiver, chunk)
+            cards += f"<rect class='o' x='{x:g}' y='{y:g}' width='60' height='24' rx='3'/>"
+        body += timed(f"state {length}{still}", begin, cards)
+        body += timed(f"state one{still}", index, text(14, 24, step["title"], "b"))
+    body += timed("state one", steps + 1, text(14, 24, "Done: each rank has all sums", "b"))
+    for index, step in enumerate(data["steps"][1:], 1):
+        for sender, receiver, chunk, held in travels(step):
+            (x, y), (to_x, to_y) = corner(sender, chunk), corner(receiver, chunk)
+            number_in_frame = cell(x, y, data["sets"][held], chunk, 60) + f"<rect class='o' x='{x:g}' y='{y:g}' width='60' height='24' rx='3'/>"
+            body += timed("packet", index, number_in_frame, f"--x:{to_x - x:g}px;--y:{to_y - y:g}px")
+    body += text(14, 366, "Each rank begins with four numbers; each ends with the sums.", "s")
+    body += text(14, 384, "Digits tell whose numbers a sum has: 1011 those of 0, 1 and 3.", "s")
+    style = ".state,.packet{visibility:hidden}.still{visibility:visible}\n@media(prefers-reduced-motion:no-preference){\n"
+    for name, length in lengths.items():
+        style += (f".{name}{{visibility:hidden;animation:{name} {period:g}s step-end infinite}}"
+                  f"@keyframes {name}{{0%{{visibility:visible}}{100 * length / (steps + 2):.4g}%{{visibility:hidden}}}}\n")
+    travel, there = 100 * TRAVEL / (steps + 2), "transform:translate(var(--x),var(--y))"
+    style += (f".packet{{animation:move {period:g}s linear infinite}}@keyframes move{{0%{{visibility:visible;transform:none}}"
+              f"{travel:.4g}%{{visibility:visible;{there}}}{travel + 0.01:.4g}%,100%{{visibility:hidden;{there}}}}}}}\n")
+    return image(480, 396, "A ring all-reduce of four ranks, step by step", body, style, 1.3)
+
+
+def exchanges(kolo):
+    """Who sends what to whom, over a whole all-reduce: circles as large as the bytes that a rank sends."""
+    body = ""
+    for index, (name, title) in enumerate([("naive", "naive"), ("central", "central"),
+                                           ("parameter_server:servers=2", "parameter server, two"), ("ring", "ring")]):
+        data, _ = kolo.drawing(name, 8)
+        links, sent = {}, [0] * 8
+        for step in data["steps"]:
+            for sender, receiver, _, _ in travels(step):
+                links[sender, receiver] = links.get((sender, receiver), 0) + 1 / data["parts"]
+                sent[sender] += 1 / data["parts"]
+        left, top = 240 * (index % 2), 252 * (index // 2)
+        places = [(left + 120 + 78 * math.sin(math.tau * i / 8), top + 150 - 78 * math.cos(math.tau * i / 8)) for i in range(8)]
+        body += text(left + 14, top + 22, title, "b") + text(left + 14, top + 40, f"the busiest rank sends {max(sent):g} n", "s")
+        for (one, other), share in sorted(links.items()):
+            (x1, y1), (x2, y2) = places[one], places[other]
+            body += f"<path class='l' stroke-width='{1.4 * share:.3g}' d='M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}'/>\n"
+        for (x, y), amount in zip(places, sent):
+            body += f"<circle class='f{int(amount > 2)}' cx='{x:.1f}' cy='{y:.1f}' r='{5.5 + 7 * math.sqrt(amount):.1f}'/>"
+            body += text(round(x, 1), round(y + 4, 1), f"{amount:.3g}", "m s i")
+    return image(480, 510, "What each of eight ranks sends in an all-reduce of n bytes", body)
+
+
+def crossovers(kolo):
+    """The predicted time of an all-reduce against its size."""
+    names = ["central", "recursive_doubling", "halving_doubling", "ring"]
+    sizes = [8 * 4**i for i in range(13)]
+    times = {name: [] for name in names}
+    for size in sizes:
+        plan = json.loads(kolo.run("plan", "all_reduce", "--hosts", ",".join(["1"] * 16), "--bytes", str(size), "--json"))
+        found = {row["algorithm"]: row["seconds"] for row in plan["ranking"]}
+        for name in names:
+            times[name].append(found[name])
+    left, right, top, bottom = 58, 452, 14, 324
+    def x(size):
+        return left + (right - left) * math.log(size / sizes[0]) / math.log(sizes[-1] / sizes[0])
+    def y(seconds):
+        return bottom - (bottom - top) * math.log10(seconds / 5e-5) / math.log10(2 / 5e-5)
+    body = ""
+    for seconds, words in [(1e-4, "0.1 ms"), (1e-3, "1 ms"), (1e-2, "10 ms"), (0.1, "0.1 s"), (1, "1 s")]:
+        body += f"<path class='g' d='M{left} {y(seconds):.1f}H{right}'/>" + text(left - 6, round(y(seconds) + 4), words, "s e")
+    for size, words in [(8, "8 B"), (512, "512 B"), (32768, "32 KiB"), (2**21, "2 MiB"), (2**27, "128 MiB")]:
+        body += f"<path class='g' d='M{x(size):.1f} {top}V{bottom}'/>" + text(round(x(size)), bottom + 18, words, "s m")
+    for index, name in enumerate(names):
+        points = "L".join(f"{x(size):.1f} {y(time):.1f}" for size, time in zip(sizes, times[name]))
+        body += f"<path class='c c{index}' d='M{points}'/>\n"
+        body += f"<rect class='f{index}' x='{left + 14}' y='{top + 8 + 20 * index}' width='14' height='8'/>"
+        body += text(left + 34, top + 16 + 20 * index, name)
+    fastest = [min(names, key=lambda name: times[name][i]) for i in range(len(sizes))]
+    for i, name in enumerate(fastest):
+        body += f"<circle class='f{names.index(name)}' cx='{x(sizes[i]):.1f}' cy='{y(times[name][i]):.1f}' r='4'/>"
+    body += text(left, bottom + 38, "16 hosts, TCP, typical costs; dots: the fastest of the four", "s")
+    return image(490, 372, "Time of an all-reduce against its size", body, scale=1.4)
+
+
+PICTURES = {"ring": moving_ring, "ring-steps": ring_steps, "exchanges": exchanges, "crossovers": crossovers}
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in PICTURES.items():
+        (folder / f"{name}.svg").write_text(make(Kolo(sys.argv[1])))
