@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 RANKS = 4
@@ -209,7 +210,116 @@ def crossovers(kolo):
     return image(490, 372, "Time of an all-reduce against its size", body, scale=1.4)
 
 
-PICTURES = {"ring": moving_ring, "ring-steps": ring_steps, "exchanges": exchanges, "crossovers": crossovers}
+def bar(x, y, width, words, kind, height=22):
+    return (f"<rect class='{kind}' x='{x:.1f}' y='{y}' width='{max(width - 1, 0.5):.1f}' height='{height}'/>"
+            + text(round(x + width / 2, 1), y + height / 2 + 4, words, "m s i") + "\n")
+
+
+def ddp_step(kolo):
+    """A step of data-parallel training, with its sum after backward and under it."""
+    words = ["--bytes", "100MB", "--compute", "300ms", "--hosts", "8", "--rate", "10gbit", "--json"]
+    plan = json.loads(kolo.run("plan", "step", *words))
+    ring = next(row for row in plan["algorithms"] if row["algorithm"] == "ring")
+    compute, backward, sums = plan["compute_seconds"], plan["backward_seconds"], ring["expected_seconds"]
+    forward, left, scale, body = compute - backward, 74, 385 / (compute + ring["expected_seconds"]), ""
+    for top, title, buckets in [(14, "The sum after backward", 1), (134, "Four buckets, summed under backward", 4)]:
+        body += text(14, top + 12, title, "b") + text(14, top + 40, "compute", "s") + text(14, top + 66, "sums", "s")
+        body += bar(left, top + 25, forward * scale, "forward", "f3")
+        end = 0
+        for bucket in range(buckets):
+            share, name = backward / buckets, "backward" if buckets == 1 else f"b {bucket + 1}"
+            ready = forward + share * (bucket + 1)
+            body += bar(left + (ready - share) * scale, top + 25, share * scale, name, "f0")
+            begin = max(ready, end)
+            end = begin + sums / buckets
+            body += bar(left + begin * scale, top + 51, (end - begin) * scale, "sum" if buckets == 1 else bucket + 1, "f1")
+        at = left + end * scale
+        body += f"<path class='o' d='M{at:.1f} {top + 22}V{top + 78}'/>" + text(round(at, 1), top + 94, f"{1000 * end:.0f} ms", "s e")
+    return image(480, 244, "A training step with and without overlap", body, scale=1.5)
+
+
+def parallelisms(_):
+    """Which rank computes what: rows are layers, columns samples, colours ranks."""
+    body = ""
+    for index, (title, words) in enumerate([("data", "all layers, 1/4 of the samples"), ("pipeline", "1/4 of the layers, all samples"),
+                                            ("tensor", "1/4 of each layer, all samples")]):
+        left, top, size = 14 + 157 * index, 34, 34
+        body += text(left, 22, title, "b")
+        for layer in range(4):
+            for sample in range(4):
+                ranks = {0: [sample], 1: [layer], 2: [0, 1, 2, 3]}[index]
+                for strip, rank in enumerate(ranks):
+                    body += bar(left + sample * size, top + layer * size + strip * size // len(ranks), size, "", f"f{rank}", size // len(ranks) - 1)
+        first, second = words.split(", ")
+        body += text(left, top + 4 * size + 18, first + ",", "s") + text(left, top + 4 * size + 34, second, "s")
+    body += text(14, 230, "Row: a layer. Column: some samples. Colour: the rank that computes them.", "s")
+    return image(484, 242, "Data, pipeline and tensor parallelism of four ranks", body)
+
+
+def pipelines(_):
+    """Forwards and backwards of micro-batches on four stages: a backward takes twice as long as a forward."""
+    stages, batches, unit, body = 4, 8, 12.4, ""
+    for index, (title, ahead) in enumerate([("GPipe: all forwards, then all backwards", lambda stage: batches),
+                                            ("1F1B: a backward as soon as it can", lambda stage: stages - stage)]):
+        top, ends, clock = 14 + 176 * index, {}, [0] * stages
+        orders = []
+        for stage in range(stages):
+            first = min(ahead(stage), batches)
+            order = [("f", i) for i in range(first)]
+            for i in range(batches):
+                order += [("b", i)] + ([("f", first + i)] if first + i < batches else [])
+            orders.append(order)
+        while any(orders):
+            for stage, order in enumerate(orders):
+                while order:
+                    kind, batch = order[0]
+                    before = ("f", batch, stage - 1) if kind == "f" else ("b", batch, stage + 1)
+                    if 0 <= before[2] < stages and before not in ends:
+                        break
+                    begin = max(clock[stage], ends.get(before, 0))
+                    clock[stage] = ends[kind, batch, stage] = begin + (1 if kind == "f" else 2)
+                    width, colour = ((1, "f0") if kind == "f" else (2, "f2"))
+                    body += bar(60 + begin * unit, top + 24 + 26 * stage, width * unit, batch + 1, colour)
+                    order.pop(0)
+        idle = 1 - 3 * batches / max(clock)
+        body += text(14, top + 12, title, "b")
+        body += "".join(text(14, top + 40 + 26 * stage, f"rank {stage}", "s") for stage in range(stages))
+        body += text(60, top + 144, f"idle: {100 * idle:.0f} % of {max(clock)} units; rank 0 holds {min(ahead(0), batches)} micro-batches", "s")
+    body += text(14, 372, "Blue: forward of a micro-batch, 1 unit. Green: its backward, 2 units.", "s")
+    return image(480, 384, "Two schedules of a pipeline of four stages", body)
+
+
+def memory(kolo):
+    """What a rank of eight holds of 24 transformer blocks, with replicas and with each kind of shards."""
+    measured = Path(__file__).resolve().parent.parent / "docs/data/transformer_profile.json"
+    profile = json.loads(measured.read_text())
+    block = next(layer for layer in profile["layers"] if layer["name"] == "block_1")
+    profile["layers"] = [block | {"name": f"block {i}"} for i in range(24)]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as model:
+        json.dump(profile, model)
+        model.flush()
+        plan = json.loads(kolo.run("plan", "training", "--model", model.name, "--hosts", "8", "--rate", "1gbit", "--json"))
+    ways = {row["way"]: row for row in plan["ways"]}
+    parts = [("parameter_bytes", "parameters", "f0"), ("gradient_bytes", "gradients", "f1"), ("optimizer_bytes", "optimizer's state", "f2"),
+             ("activation_bytes", "activations", "f4")]
+    names = ["DistributedDataParallel", *(f"ShardedDataParallel, {shard}" for shard in ("optimizer_state", "gradients", "parameters"))]
+    scale, body = 452 / max(sum(ways[name][key] for key, *_ in parts) for name in names), ""
+    for index, name in enumerate(names):
+        x, top = 14, 12 + 50 * index
+        body += text(x, top + 12, name)
+        for key, _, colour in parts:
+            amount = ways[name][key]
+            body += bar(x, top + 18, amount * scale, f"{amount / 1e6:.0f}" if amount * scale > 22 else "", colour)
+            x += amount * scale
+    x = 14
+    for _, words, colour in parts:
+        body += f"<rect class='{colour}' x='{x}' y='218' width='12' height='10'/>" + text(x + 16, 228, words, "s")
+        x += 30 + 6.6 * len(words)
+    return image(480, 240, "Memory of a rank, in MB", body)
+
+
+PICTURES = {"ring": moving_ring, "ring-steps": ring_steps, "exchanges": exchanges, "crossovers": crossovers, "ddp-step": ddp_step,
+            "parallelisms": parallelisms, "pipelines": pipelines, "memory": memory}
 
 if __name__ == "__main__":
     folder = Path(sys.argv[2])
