@@ -27,7 +27,7 @@ def parameter_server(n, arguments):
 
 # algorithm: (the form as people write it, why, n bytes -> multiples of n one after the other on the busiest link)
 FORMS = {
-    "central": ("2(N-1) n", "N-1 contributions come in over the coordinator's link, then N-1 results go out",
+    "central": ("2(N-1) n", "N-1 contributions come in over the driver's link, then N-1 results go out",
                 lambda n, _: 2 * (n - 1)),
     "parameter_server": ("2 max((N-1)/S, 1) n",
                          "a server gets its 1/S of N-1 contributions and sends it N-1 times; a worker that is no "
@@ -108,7 +108,7 @@ def what_one_sees(data):
         slope = (last_ms - first_ms) / (last - first)
         worst = max(ms / predicted_ms("ring", n, data.size, data.goodput) for n, ms in rings)
         yield ""
-        yield f"The central coordinator's time grows with every worker, here by {milliseconds(slope)} ms for each. The ring's does not:"
+        yield f"The central driver's time grows with every worker, here by {milliseconds(slope)} ms for each. The ring's does not:"
         yield (f"its links carry 2(N-1)/N n, less than 2 n bytes however many there are, and it takes at most {worst:.2f} times "
                "as long as")
         yield f"they need for that, {milliseconds(rings[-1][1])} ms with {rings[-1][0]} workers."
@@ -144,7 +144,7 @@ def why(data):
     central, halving = ratios("central"), ratios("halving_doubling")
     if central and max(central) < 1:
         yield f"""
-**Why the central coordinator is faster than its closed form** ({min(central):.2f} to {max(central):.2f} of it). The form adds up two phases: all
+**Why the central driver is faster than its closed form** ({min(central):.2f} to {max(central):.2f} of it). The form adds up two phases: all
 contributions come in, then all results go out. But a link carries both directions at once, and large messages travel in segments: the
 sum of the first segments goes out while later segments still come in. If the phases overlapped completely, (N-1) n would be
 left, half of the form."""
@@ -180,10 +180,8 @@ def page(data):
     lines = [f"""\
 # How the time of an all-reduce grows with the number of workers
 
-N workers each have a gradient of n bytes and all want the sum. The first answer was a central coordinator (*driver* in the literature on
-Spark, *parameter server* elsewhere): each worker sends it the gradient, it adds up, and sends the result to each worker. With every worker more, the
-coordinator's link has more to carry, and training gets slower where it should get faster. Ring all-reduce was the way out: the work of one link no longer depends on N. This
-page measures that, and what lies between the two, with kolo's own algorithms over the same links.
+This page measures what [ring all-reduce, explained](ring-all-reduce.md) says: the time of a central driver grows with each worker, and the time of a ring does not.
+It also measures what lies between the two, with kolo's own algorithms over the same links.
 
 ![Time over the number of workers](images/comparison.svg)
 
