@@ -30,6 +30,8 @@ GOOD = {
     "train/ddp/ddp.cpp": '#include <torch/torch.h>\n#include "kolo/error.hpp"\n#include "libtorch/tensor.hpp"\n',
     "cli/plan.cpp": '#include "algorithms/algorithm.hpp"\nauto x = std::getenv("RANK");\n',
     "docs/environment.md": "| `KOLO_LOG` | how much is said |\n",
+    "examples/sum.cpp": "\n",
+    "examples/README.md": "[a sum](sum.cpp) for [readers](../README.md)\n",
 }
 
 # rule, file, contents of the file
@@ -74,6 +76,8 @@ BREACHES = [
     ("namespaces", "src/base/room.cpp", "namespace kolo::schedule {\nint x;\n}\n"),
     ("tensor_pointers", "train/ddp/sum.cpp", "communicator.all_reduce_async(\n    buffer_of(x));\n"),
     ("tensor_pointers", "train/nn/sum.cpp", "const auto part = Buffer(x.data_ptr(), 4, type);\n"),
+    ("examples_page", "examples/train/new.cpp", "\n"),
+    ("examples_page", "examples/README.md", "[a sum](sum.cpp), and [what is gone](gone.cpp)\n"),
     ("file_lengths", "src/base/long.cpp", "\n" * (rules.MAX_LINES + 1)),
     ("file_lengths", "tests/house/long.py", "\n" * (rules.MAX_LINES + 1)),
 ]

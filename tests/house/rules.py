@@ -326,6 +326,20 @@ def check_tensor_pointers(root):
     return problems
 
 
+EXAMPLES = ("*.cpp", "train/*.cpp", "methods/*.hpp", "pytorch/*.py", "*/README.md")
+
+
+def check_examples_page(root):
+    """examples/README.md links every example, and nothing that is not there."""
+    folder = root / "examples"
+    page = folder / "README.md"
+    links = set(re.findall(r"\]\(([^)#]+)", page.read_text())) if page.exists() else set()
+    links -= {link for link in links if link.startswith("../")}
+    there = {str(path.relative_to(folder)) for pattern in EXAMPLES for path in folder.glob(pattern)}
+    return [f"examples/README.md lacks examples/{name}" for name in sorted(there - links)] + \
+           [f"examples/README.md links examples/{name}, which is not there" for name in sorted(links - there)]
+
+
 RULES = {
     "namespaces": check_namespaces,
     "type_names": check_type_names,
@@ -338,4 +352,5 @@ RULES = {
     "file_lengths": check_file_lengths,
     "selection_names": check_selection_names,
     "tensor_pointers": check_tensor_pointers,
+    "examples_page": check_examples_page,
 }
