@@ -28,10 +28,14 @@
 #include "methods/one_bit_adam.hpp"
 #include "methods/parameter_server.hpp"
 
+namespace page {  // programs to copy have a Net of their own
 struct NetImpl : torch::nn::Module {
   at::Tensor forward(at::Tensor x) { return x; }
 };
 TORCH_MODULE(Net);
+}  // namespace page
+using page::Net;
+using page::NetImpl;
 /// docs/training/hybrid.md: a layer whose parts ranks share.
 struct BlockImpl : NetImpl {
   BlockImpl(const kolo::DistributedDataParallelOptions& options, const kolo::Communicator& group);
