@@ -1,10 +1,11 @@
-// Trains on, whichever rank dies: the survivors shrink() the communicator, go back to the last checkpoint and
-// divide the data anew. Start it with
+// Trains on, whichever rank dies and whichever comes: all regroup(), take the model from rank 0 and divide
+// the data anew. Start it with
 //
-//     kolo run -n 4 --keep-going -- survive model.checkpoint
+//     kolo run --elastic 1:4 -- survive model.checkpoint
 //
-// and kill a rank while it runs. A job that is started again with the same file goes on from it, too. The
-// file must be where every rank that may become rank 0 finds it.
+// and kill a rank while it runs: kolo starts it again, and it comes in. A job that is started again with the
+// same file goes on from the checkpoint there. The file must be where every rank that may become rank 0 finds
+// it.
 #include <kolo/kolo.hpp>
 
 #include <fcntl.h>
@@ -87,36 +88,44 @@ Model load(const std::string& path) {
   return model;
 }
 
-/// Collective: all ranks go on from what rank 0 finds.
-Model restore(kolo::Communicator& ranks, const std::string& path) {
-  Model model;
-  if (ranks.rank() == 0) model = load(path);
+/// Collective: all ranks go on from the model of rank 0, or from the checkpoint if that is ahead.
+void share(kolo::Communicator& ranks, Model& model, const std::string& path) {
+  if (ranks.rank() == 0) {
+    if (const Model saved = load(path); saved.step > model.step) model = saved;
+  }
   ranks.broadcast(kolo::Buffer(&model.step, 1, kolo::DType::int64), 0);
   ranks.broadcast(kolo::Buffer(model.weights.data(), kFeatures, kolo::DType::float64), 0);
-  return model;
 }
 
+struct Outcome {
+  double loss = 0;  ///< the mean
+  bool has_newcomers = false;
+};
+
 /// One step of gradient descent on least squares. This rank's part of the samples follows from its number and
-/// from how many ranks there are now. Returns the mean loss.
-double take_step(kolo::Communicator& ranks, const std::vector<Sample>& samples, Model& model) {
+/// from how many ranks there are now. A step that fails leaves the model as it was.
+Outcome take_step(kolo::Communicator& ranks, const std::vector<Sample>& samples, Model& model) {
   const auto rank = static_cast<std::size_t>(ranks.rank()), size = static_cast<std::size_t>(ranks.size());
-  std::array<double, kFeatures + 1> sums{};  // the gradient, and the loss
+  std::array<double, kFeatures + 2> sums{};  // the gradient, the loss, and whether newcomers wait
   for (std::size_t s = kSamples * rank / size; s < kSamples * (rank + 1) / size; ++s) {
     double error = -samples[s].y;
     for (std::size_t i = 0; i < kFeatures; ++i) error += model.weights[i] * samples[s].x[i];
     for (std::size_t i = 0; i < kFeatures; ++i) sums[i] += error * samples[s].x[i];
     sums[kFeatures] += error * error / 2;
   }
+  sums[kFeatures + 1] = ranks.has_newcomers() ? 1 : 0;
   ranks.all_reduce(kolo::Buffer(sums.data(), sums.size(), kolo::DType::float64));
   for (std::size_t i = 0; i < kFeatures; ++i) model.weights[i] -= kRate * sums[i] / kSamples;
   ++model.step;
-  return sums[kFeatures] / kSamples;
+  return {sums[kFeatures] / kSamples, sums[kFeatures + 1] > 0};
 }
 
-void train(kolo::Communicator& ranks, const std::vector<Sample>& samples, Model& model, std::int64_t steps,
+/// Until all steps are done, or newcomers wait. Whether all are done.
+bool train(kolo::Communicator& ranks, const std::vector<Sample>& samples, Model& model, std::int64_t steps,
            const std::string& path) {
   while (model.step < steps) {
-    const double loss = take_step(ranks, samples, model);
+    const auto [loss, has_newcomers] = take_step(ranks, samples, model);
+    if (has_newcomers) return false;
     if (ranks.rank() != 0 || model.step % kStepsPerCheckpoint != 0) continue;
     save(model, path);
     std::printf("step %lld: loss %.6f\n", static_cast<long long>(model.step), loss);
@@ -124,6 +133,7 @@ void train(kolo::Communicator& ranks, const std::vector<Sample>& samples, Model&
   }
   if (ranks.rank() == 0) save(model, path);
   ranks.barrier();  // no rank leaves before the last checkpoint is there
+  return true;
 }
 
 void run(const std::string& path, std::int64_t steps) {
@@ -134,16 +144,15 @@ void run(const std::string& path, std::int64_t steps) {
   Model model;
   for (bool is_done = false; !is_done;) {
     try {
-      model = restore(ranks, path);
+      share(ranks, model, path);
       if (ranks.rank() == 0)
         std::printf("%d ranks go on from step %lld\n", ranks.size(), static_cast<long long>(model.step));
-      train(ranks, samples, model, steps, path);
-      is_done = true;
+      is_done = train(ranks, samples, model, steps, path);
     } catch (const kolo::PeerLostError& error) {
       std::fprintf(stderr, "%s\n", error.what());
-      // More ranks may die at any time: then the next collective throws, and the loop begins again.
-      ranks = ranks.shrink();
     }
+    // More ranks may die at any time: then the next collective throws, and the loop begins again.
+    if (!is_done) ranks = ranks.regroup();
   }
   std::printf("rank %d of %d ends at step %lld with weights", ranks.rank(), ranks.size(),
               static_cast<long long>(model.step));

@@ -209,7 +209,7 @@ void RankChild::resize(const Terminals& terminals) {
 }
 
 void RankChild::on_end(pid_t pid, int wait_status) {
-  RankExit exit{first_rank_, 0, 0, fmt::format("rank {} (pid {})", first_rank_, pid)};
+  RankExit exit{first_rank_, 0, 0, fmt::format("{} {} (pid {})", word_, first_rank_, pid)};
   if (WIFSIGNALED(wait_status)) {
     exit.signal = WTERMSIG(wait_status);
     exit.what += fmt::format(" was killed by signal {} ({})", exit.signal, ::strsignal(exit.signal));

@@ -25,6 +25,7 @@ struct RankExit {
   int exit_code = 0;
   int signal = 0;    ///< signal that ended it; 0: it exited
   std::string what;  ///< for messages: "rank 3 (pid 71) exited with code 9"
+  int ranks = 1;     ///< more if a host was lost: as many, from `rank` on
 
   bool failed() const { return exit_code != 0 || signal != 0; }
 };
@@ -54,6 +55,8 @@ class Child {
   pid_t pid() const { return pid_; }  ///< -1: it is not running
   /// Number of its ranks that have not ended.
   int running() const { return running_; }
+  /// It has ended, and all of its output was read.
+  bool is_over() const { return pid_ < 0 && !out_.valid() && !err_.valid(); }
   /// Sends a signal to its ranks; with `groups` to their whole process groups.
   virtual void signal(int signal, bool groups) = 0;
   /// The terminals that the user watches have another size.
@@ -90,13 +93,17 @@ class Child {
 
 class RankChild final : public Child {
  public:
-  RankChild(int rank, Console& console, std::vector<RankExit>& exits) : Child(rank, 1, console, exits) {}
+  /// `word`: for a rank, in messages.
+  RankChild(int rank, const char* word, Console& console, std::vector<RankExit>& exits)
+      : Child(rank, 1, console, exits), word_(word) {}
   void signal(int signal, bool groups) override;
   void resize(const Terminals& terminals) override;
 
  private:
   void take(Stream stream, std::string_view bytes) override { console_.take(first_rank_, stream, bytes); }
   void on_end(pid_t pid, int wait_status) override;
+
+  const char* const word_;
 };
 
 }  // namespace kolo::cli

@@ -18,27 +18,21 @@
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"
 #include "launch/environment.hpp"
-#include "launch/host_child.hpp"
-#include "launch/job_processes.hpp"
-#include "launch/signals.hpp"
-#include "launch/terminals.hpp"
+#include "launch/job.hpp"
 #include "net/address.hpp"
 #include "net/random.hpp"
+#include "rendezvous/meeting.hpp"
 #include "text/refuse.hpp"
 
 namespace kolo::cli {
 namespace {
 
-/// Time in which the other ranks can report a failed one, before SIGTERM stops those that still run.
-constexpr auto kReportTime = std::chrono::seconds(1);
 /// Longest wait for processes that even SIGKILL does not end at once, and for the end of their output.
 constexpr auto kLastWait = std::chrono::seconds(10);
 /// Longer than a part needs after the grace.
 constexpr auto kPartWait = kLastWait + std::chrono::seconds(5);
+
 constexpr auto kPing = std::chrono::seconds(1);
-/// Without a sign of life for so long, a part takes its launcher for gone.
-constexpr auto kSilence = std::chrono::seconds(30);
-constexpr std::chrono::nanoseconds kAbandonedGrace = std::chrono::seconds(5);
 
 constexpr int kCannotWrite = 1;
 
@@ -47,76 +41,6 @@ std::string ranks_text(int count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
 }
 
-/// One run of a program, from the first process to the last wait. The same loop serves the launcher of local
-/// ranks, the launcher of a job over hosts, whose children are ssh, and the part of such a job at the other
-/// end of each ssh.
-class Job {
- public:
-  explicit Job(const LaunchOptions& options);
-  LaunchOutcome run();
-
- private:
-  bool is_part() const { return options_.job_size > 0; }
-  Terminals watched_terminals() const;
-  void start_ranks();
-  void start_hosts();
-
-  int running() const;
-  void signal_children(int signal, bool groups);
-  void resize(const Terminals& terminals);
-  void wait_for_events();
-  void handle_signal(int signal);
-  void reap();
-  void judge();
-  bool is_over() const { return stopping_ || stop_at_; }
-  void stop_ranks(int signal);
-  void kill_children();
-  void lose_output(int error);
-  bool finished();
-  bool clean_up(bool kill);
-
-  void serve_hosts();
-
-  void read_launcher();
-  void handle_record(const Record& record);
-  void begin_part(const std::string& directory);
-  void abandon();
-
-  const LaunchOptions options_;
-  const int size_;                        ///< of the whole job
-  const std::chrono::nanoseconds grace_;  ///< between SIGTERM and SIGKILL; for ssh
-  Signals signals_;
-  Console console_;
-  Terminals terminals_;  ///< for the ranks
-  std::unique_ptr<TcpStoreServer> store_;
-  std::optional<ReservedPort> port_;       ///< MASTER_PORT, on the first host
-  std::optional<JobProcesses> processes_;  ///< of local ranks
-  std::vector<std::string> command_;
-  std::vector<std::string> variables_;  ///< for the ranks: "NAME=value"
-  std::vector<RankExit> exits_;         ///< not judged yet
-  std::vector<std::unique_ptr<Child>> children_;
-  std::vector<HostChild*> hosts_;  ///< the same, if they are hosts
-  LaunchOutcome outcome_;
-  int weight_ = 0;      ///< of the failure that determines the outcome
-  int succeeded_ = 0;   ///< ranks
-  int interrupts_ = 0;  ///< SIGINTs received
-  bool stopping_ = false;
-  bool leftovers_told_ = false;
-  std::optional<Deadline> stop_at_;  ///< when the time to report a failure ends
-  std::optional<Deadline> kill_at_;  ///< when the grace period after SIGTERM ends
-  std::optional<Deadline> give_up_;  ///< when to stop waiting for processes that do not end
-  bool gave_up_ = false;
-
-  bool has_job_ = false;          ///< the hosts have it, or this part has it
-  bool may_finish_ = !is_part();  ///< all ranks of the job have ended, unless ranks of this process run
-  Deadline ping_at_ = Deadline::after(kPing);
-  Deadline silence_ = Deadline::after(kSilence);
-  RecordReader launcher_;      ///< what the launcher of this part says
-  bool is_paused_ = false;     ///< it is stopped (Ctrl-Z), so its silence is expected
-  bool is_abandoned_ = false;  ///< it is gone
-  bool is_done_ = false;       ///< it knows that this part has ended
-};
-
 int size_of(const LaunchOptions& options) {
   if (options.job_size > 0) return options.job_size;
   int slots = 0;
@@ -124,11 +48,13 @@ int size_of(const LaunchOptions& options) {
   return options.remote.hosts.empty() ? options.ranks : slots;
 }
 
+}  // namespace
+
 Job::Job(const LaunchOptions& options)
     : options_(options),
       size_(size_of(options)),
       grace_(options.grace + (options.remote.hosts.empty() ? std::chrono::seconds(0) : kPartWait)),
-      console_(size_, options.prefix_output, is_part()),
+      console_(options.prefix_output, is_part()),
       terminals_(watched_terminals()),
       command_(options.command) {
   const bool is_local = options.remote.hosts.empty();
@@ -148,6 +74,13 @@ Job::Job(const LaunchOptions& options)
                      "KOLO_STORE_SERVED=1", "KOLO_KEY=" + key});
   if (is_local) variables_.push_back(fmt::format("MASTER_PORT={}", port_->port()));
   for (const auto& [name, value] : options.environment) variables_.push_back(name + "=" + value);
+  if (!is_elastic()) return;
+  variables_.emplace_back("KOLO_JOIN=auto");
+  roster_.emplace(
+      options.elastic,
+      make_prefix_store(rendezvous::meeting_prefix(1),
+                        connect_tcp_store(at.store, store_->port(), key, std::chrono::seconds(5))),
+      [this](const std::string& text) { console_.say(text); });
 }
 
 /// A part of a job hears from its launcher what the user watches.
@@ -163,12 +96,18 @@ void Job::resize(const Terminals& terminals) {
 }
 
 void Job::start_ranks() {
-  for (int r = 0; r < options_.ranks; ++r) {
-    children_.push_back(std::make_unique<RankChild>(options_.first_rank + r, console_, exits_));
-    const RankPlace place{options_.first_rank + r, size_, r, options_.ranks};
-    children_.back()->start(command_, rank_environment(place, processes_->marks(), variables_),
-                            signals_.before(), false, terminals_);
-  }
+  for (int r = 0; r < options_.ranks; ++r) start_rank(options_.first_rank + r, false);
+}
+
+void Job::start_rank(int number, bool is_newcomer) {
+  if (roster_) roster_->start(number, is_newcomer);
+  children_.push_back(
+      std::make_unique<RankChild>(number, is_elastic() ? "process" : "rank", console_, exits_));
+  const RankPlace place{number, size_, number - options_.first_rank, options_.ranks};
+  std::vector<std::string> variables = variables_;
+  if (is_newcomer) variables.emplace_back("KOLO_JOIN=always");
+  children_.back()->start(command_, rank_environment(place, processes_->marks(), variables),
+                          signals_.before(), false, terminals_);
 }
 
 void Job::start_hosts() {
@@ -219,6 +158,10 @@ void Job::wait_for_events() {
   // There is no SIGCHLD for processes that are not yet children of this one.
   if (running() == 0 && may_finish_) timeout = 20;
 
+  if (roster_) {
+    serve_roster();
+    if (const auto next = roster_->next()) timeout = next->left_ms(timeout < 0 ? 1000 : timeout);
+  }
   if (!hosts_.empty()) serve_hosts();
   std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
                                  {is_part() && !is_abandoned_ ? STDIN_FILENO : -1, POLLIN, 0}};
@@ -321,12 +264,16 @@ void Job::reap() {
   }
 }
 
+namespace {
+
 /// How likely it is that a failure is the cause of others that are noticed at the same time. Ranks that lose
 /// a killed one fail, by an exit code or, if they do not catch the error, by SIGABRT.
 int weight(const RankExit& exit) {
   if (exit.signal == SIGABRT) return 0;
   return exit.signal == 0 ? 1 : 2;
 }
+
+}  // namespace
 
 /// The first failure determines the outcome, and ends the job. Ranks have a moment to report it, those of a
 /// part too, whose launcher decides. A failure of more weight on another host then takes its place, since
@@ -337,12 +284,17 @@ void Job::judge() {
     if (is_part()) {
       console_.tell(record(RecordKind::end, exit.rank,
                            fmt::format("{} {} {}", exit.exit_code, exit.signal, exit.what)));
+    } else if (roster_ && !is_over()) {
+      roster_->take_end(exit);
+      if (exit.failed() && !roster_->has_met()) failures.push_back(exit);
+      if (exit.failed()) last_failure_ = std::move(exit);
     } else if (exit.failed()) {
       failures.push_back(std::move(exit));
     } else {
       ++succeeded_;
     }
   }
+  if (roster_ && failures.empty() && !is_over()) judge_roster();
   if (failures.empty()) return;
   const auto first = std::ranges::max_element(failures, {}, weight);
   const bool is_cause = stop_at_ && !hosts_.empty() && weight(*first) > weight_;
@@ -425,61 +377,6 @@ void Job::serve_hosts() {
   ping_at_ = Deadline::after(kPing);
   for (HostChild* host : hosts_) host->ping();
 }
-
-void Job::read_launcher() {
-  silence_ = Deadline::after(kSilence);
-  std::array<char, 1 << 16> block;
-  const ssize_t got = ::read(STDIN_FILENO, block.data(), block.size());
-  if (got > 0) launcher_.feed({block.data(), static_cast<std::size_t>(got)});
-  for (;;) {
-    const Result<std::optional<Record>> record = launcher_.next();
-    if (!record.ok()) return abandon();
-    if (!record.value()) break;
-    handle_record(*record.value());
-  }
-  if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) abandon();
-}
-
-void Job::handle_record(const Record& record) {
-  is_paused_ = false;
-  switch (record.kind) {
-    case RecordKind::variable:
-      return variables_.push_back(record.text);
-    case RecordKind::argument:
-      return command_.push_back(record.text);
-    case RecordKind::terminals:
-      return resize(terminals_of(record.text));
-    case RecordKind::start:
-      return begin_part(record.text);
-    case RecordKind::signal:
-      return handle_signal(record.number);
-    case RecordKind::finish:
-      may_finish_ = true;
-      return;
-    case RecordKind::ready:
-      return console_.set_launcher_ready({(record.number & 1) != 0, (record.number & 2) != 0});
-    default:
-      return;
-  }
-}
-
-void Job::begin_part(const std::string& directory) {
-  if (std::exchange(has_job_, true)) return;
-  if (::chdir(directory.c_str()) == 0) return start_ranks();
-  const std::string why = Status::from_errno("cannot start in " + directory, errno).message();
-  for (int r = 0; r < options_.ranks; ++r) exits_.push_back({options_.first_rank + r, kCannotStart, 0, why});
-}
-
-/// The launcher of this part is gone: stops the ranks.
-void Job::abandon() {
-  if (std::exchange(is_abandoned_, true)) return;
-  may_finish_ = true;
-  console_.close();
-  kill_at_ = Deadline::after(std::min(options_.grace, kAbandonedGrace));
-  stop_ranks(SIGTERM);
-}
-
-}  // namespace
 
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
   if (const int size = size_of(options); size < 1 || size > kLargestJob)

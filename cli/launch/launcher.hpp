@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launch/hosts.hpp"
+#include "launch/roster.hpp"
 
 namespace CLI {
 class App;
@@ -35,6 +36,7 @@ struct LaunchOptions {
   bool prefix_output = true;         ///< each line of a rank's output begins with "[rank] "
   std::chrono::nanoseconds grace = std::chrono::seconds(5);  ///< between SIGTERM and SIGKILL
   bool keep_going = false;  ///< a rank that fails does not stop the other ranks: they shrink()
+  ElasticOptions elastic = {};
   int quiet_code = 0;  ///< an exit code that is not reported, because the program has reported the reason
   std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of the job's own variables
   int job_size = 0;    ///< not 0: the ranks are a part of a job over hosts, and its launcher at the other end

@@ -126,17 +126,15 @@ void LineCutter::finish() {
   partial_.clear();
 }
 
-Console::Console(int ranks, bool prefix, bool records)
-    : one_sink_(same_file(STDOUT_FILENO, STDERR_FILENO)), records_(records) {
-  for (int r = 0; r < ranks && !records; ++r) {
-    for (Sink* sink : {&out_, &err()}) lines_.emplace_back(*sink, prefix ? prefix_for(r, *sink) : "");
-  }
-}
+Console::Console(bool prefix, bool records)
+    : one_sink_(same_file(STDOUT_FILENO, STDERR_FILENO)), records_(records), prefix_(prefix) {}
 
 void Console::take(int rank, Stream stream, std::string_view bytes) {
   if (is_closed_) return;
   if (records_) return tell(record(stream == Stream::out ? RecordKind::out : RecordKind::err, rank, bytes));
-  LineCutter& lines = lines_[static_cast<std::size_t>(rank) * 2 + (stream == Stream::out ? 0 : 1)];
+  Sink& sink = stream == Stream::out ? out_ : err();
+  LineCutter& lines =
+      lines_.try_emplace({rank, stream}, sink, prefix_ ? prefix_for(rank, sink) : "").first->second;
   bytes.empty() ? lines.finish() : lines.feed(bytes);
 }
 

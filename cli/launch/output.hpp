@@ -5,9 +5,11 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -99,7 +101,7 @@ class LineCutter {
 /// instead.
 class Console {
  public:
-  Console(int ranks, bool prefix, bool records);
+  Console(bool prefix, bool records);
 
   /// Output of a rank; no bytes: the stream has ended.
   void take(int rank, Stream stream, std::string_view bytes);
@@ -133,7 +135,8 @@ class Console {
   bool is_closed_ = false;
   std::optional<Deadline> reader_by_;  ///< after hurry(): when the reader must have taken something
   int error_ = 0;
-  std::vector<LineCutter> lines_;  ///< output and error of each rank
+  const bool prefix_;
+  std::map<std::pair<int, Stream>, LineCutter> lines_;  ///< output and error of each rank
 };
 
 }  // namespace kolo::cli

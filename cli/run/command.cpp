@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,13 +54,38 @@ Exit code: that of the rank that failed first; 127 when the program cannot be
 started, or a host cannot be reached; 255 when a host was lost ('kolo help').)";
 
 bool takes_value(std::string_view option) {
-  constexpr std::array<std::string_view, 10> kWithValue = {
-      "-n",           "-np",   "--ranks",       "--grace",         "--hosts",
-      "--hosts-file", "--ssh", "--remote-kolo", "--store-address", "-x"};
+  constexpr std::array<std::string_view, 12> kWithValue = {
+      "-n",         "-np",          "--ranks", "--grace",       "--hosts",         "--elastic",
+      "--restarts", "--hosts-file", "--ssh",   "--remote-kolo", "--store-address", "-x"};
   return std::find(kWithValue.begin(), kWithValue.end(), option) != kWithValue.end();
 }
 
-int run(const LaunchOptions& options) {
+ElasticOptions parse_elastic(const std::string& text, ElasticOptions options) {
+  static const std::regex kForm(R"((\d{1,4}):(\d{1,4}))");
+  std::smatch found;
+  if (std::regex_match(text, found, kForm)) {
+    options.least = std::stoi(found[1]);
+    options.most = std::stoi(found[2]);
+  }
+  if (options.least < 1 || options.most < options.least || options.most > kLargestJob)
+    refuse("--elastic \"{}\": write LEAST:MOST, as 2:8; both from 1 to {}, and LEAST no more than MOST", text,
+           kLargestJob);
+  return options;
+}
+
+/// Completes the options of an elastic job, and refuses those that contradict it.
+void check_elastic(LaunchOptions& options) {
+  const ElasticOptions& elastic = options.elastic;
+  if (options.keep_going)
+    refuse("--elastic and --keep-going exclude each other: an elastic job goes on by itself");
+  if (!options.remote.hosts.empty() || options.job_size > 0) return;
+  if (options.ranks == 0) options.ranks = elastic.most;
+  if (options.ranks < elastic.least || options.ranks > elastic.most)
+    refuse("--ranks {} is not from {} to {}, as --elastic says", options.ranks, elastic.least, elastic.most);
+}
+
+int run(LaunchOptions options) {
+  if (options.elastic.is_set()) check_elastic(options);
   if (!options.remote.hosts.empty() && options.ranks != 0) {
     refuse("--ranks and --hosts exclude each other: --hosts a:2 starts 2 ranks on a");
   }
@@ -114,6 +140,16 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
       })
       ->default_str("5")
       ->type_name("SECONDS");
+  run_command
+      ->add_option_function<std::string>(
+          "--elastic",
+          [options](const std::string& text) { options->elastic = parse_elastic(text, options->elastic); },
+          "Goes on while LEAST processes live, with at most MOST (the default of --ranks); starts those that "
+          "fail again")
+      ->type_name("LEAST:MOST");
+  add_value(*run_command, "--restarts", options->elastic.restarts, "N",
+            "How often at most a process, or a host, is started again in ten minutes")
+      ->check(CLI::Range(0, 1'000'000));
   options->remote.add_to(*run_command);
   // Hidden: for the launcher of a job over hosts.
   run_command->add_option("--job-size", options->job_size)->check(CLI::Range(1, kLargestJob))->group("");

@@ -132,7 +132,8 @@ class Communicator {
   Communicator() = default;
 
   /// Joins the job that the environment describes (see launch_from_environment()). Blocks until all ranks
-  /// have come; RendezvousError names those that have not.
+  /// have come; RendezvousError names those that have not. If KOLO_JOIN says so, it is a join(), in the store
+  /// that the environment names.
   [[nodiscard]] static Communicator create(const Options& options = {});
   /// Joins as rank `rank` of `size` ranks that meet in `store`. It may be a Store of the caller's own, whose
   /// methods are then called on other threads too: so a method that does not return in time ends in a

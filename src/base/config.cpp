@@ -1,6 +1,7 @@
 #include "base/config.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -84,6 +85,15 @@ void check_tls(const Config& c) {
   if (any && !c.tls) throw InvalidArgumentError("KOLO_TLS_CERT is set, but KOLO_TLS is not 1", {});
 }
 
+std::string choice(const char* name, const std::string& fallback, const std::array<const char*, 3>& allowed) {
+  std::string given = text(name, fallback);
+  if (std::ranges::find(allowed, given) == allowed.end()) {
+    throw InvalidArgumentError(
+        fmt::format("{}=\"{}\" must be {}, {} or {}", name, given, allowed[0], allowed[1], allowed[2]), {});
+  }
+  return given;
+}
+
 /// Upper or lower case: other libraries write INFO.
 std::string log_level(std::string fallback) {
   constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
@@ -112,6 +122,7 @@ Config read() {
   c.interface = text("KOLO_INTERFACE", "");
   c.store = text("KOLO_STORE", "");
   c.store_served = flag("KOLO_STORE_SERVED");
+  c.join = choice("KOLO_JOIN", c.join, {"never", "auto", "always"});
   c.insecure = flag("KOLO_INSECURE");
   c.tls = flag("KOLO_TLS");
   c.tls_certificate = text("KOLO_TLS_CERT", "");
@@ -119,9 +130,7 @@ Config read() {
   c.tls_authority = text("KOLO_TLS_CA", "");
   c.metrics = text("KOLO_METRICS", "");
   c.timeline = text("KOLO_TIMELINE", "");
-  c.gpu = text("KOLO_GPU", c.gpu);
-  if (c.gpu != "auto" && c.gpu != "nccl" && c.gpu != "staged")
-    throw InvalidArgumentError("KOLO_GPU=\"" + c.gpu + "\" must be auto, nccl or staged", {});
+  c.gpu = choice("KOLO_GPU", c.gpu, {"auto", "nccl", "staged"});
   c.nccl_library = text("KOLO_NCCL_LIBRARY", "");
   c.spin_us = number<std::int64_t>("KOLO_SPIN_US", c.spin_us, -1, 1'000'000);
   check_tls(c);

@@ -23,6 +23,7 @@ struct Config {
   std::string interface;                   ///< KOLO_INTERFACE: interface, address or subnet that tcp binds.
   std::string store;                       ///< KOLO_STORE: "tcp://host:port" or "file:///path", see Store.
   bool store_served = false;               ///< KOLO_STORE_SERVED=1: a process other than rank 0 serves it.
+  std::string join = "never";   ///< KOLO_JOIN: never, auto or always: whether create() joins a group.
   bool insecure = false;        ///< KOLO_INSECURE=1: other hosts may connect although there is no key.
   bool tls = false;             ///< KOLO_TLS=1: all connections between hosts and processes are encrypted.
   std::string tls_certificate;  ///< KOLO_TLS_CERT: this rank's certificate, then those between it and the CA.

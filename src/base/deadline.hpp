@@ -23,6 +23,7 @@ class Deadline {
   }
   static Deadline never() { return Deadline(Clock::time_point::max()); }
 
+  Clock::time_point at() const { return at_; }
   bool passed() const { return Clock::now() >= at_; }
   std::chrono::nanoseconds left() const { return std::max(std::chrono::nanoseconds(0), at_ - Clock::now()); }
   /// For poll(2) and epoll_wait(2): rounded up, at most `cap` milliseconds.

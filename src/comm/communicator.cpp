@@ -7,6 +7,7 @@
 #include "base/config.hpp"
 #include "base/limits.hpp"
 #include "comm/checked_store.hpp"
+#include "comm/lobby.hpp"
 #include "comm/settings.hpp"
 #include "comm/state.hpp"
 #include "comm/system_errors.hpp"
@@ -56,6 +57,7 @@ Communicator Communicator::create(const Options& options) {
       settings.throw_if_error();
       throw;
     }
+    if (config().join != "never") return comm::join_or_meet(store, launch, options);
     return create(std::move(store), launch.rank, launch.size, options);
   });
 }

@@ -59,6 +59,16 @@ std::shared_ptr<Communicator::State> Communicator::State::join(const std::shared
   return nullptr;
 }
 
+Communicator comm::join_or_meet(const std::shared_ptr<Store>& store, const Launch& launch, Options options) {
+  if (options.process.empty()) options.process = fmt::format("{}", launch.rank);
+  const bool joins = config().join == "always" || store->wait({rendezvous::kGroupHasMet}, {}).empty();
+  auto made = joins ? Communicator::join(store, options)
+                    : Communicator::create(store, launch.rank, launch.size, options);
+  store->set(rendezvous::kGroupHasMet, "");
+  store->set(rendezvous::attendance_key(launch.rank), "");
+  return made;
+}
+
 Communicator Communicator::join(std::shared_ptr<Store> store, const Options& options) {
   comm::refuse_inside_reduction("join");
   if (store == nullptr) throw InvalidArgumentError("Communicator::join: the store is null", {});
@@ -67,8 +77,10 @@ Communicator Communicator::join(std::shared_ptr<Store> store, const Options& opt
     const auto timeout = comm::timeout_of(options);
     auto made = State::join(store, options, Deadline::after(timeout));
     if (made == nullptr)
-      comm::fail_to_meet(fmt::format("no group has taken this newcomer within {:.3g} s (waiting at {})",
-                                     to_seconds(timeout), store->describe()));
+      comm::fail_to_meet(
+          fmt::format("no group has taken this newcomer within {:.3g} s (waiting at {}); a group "
+                      "does so in regroup()",
+                      to_seconds(timeout), store->describe()));
     return Communicator(std::move(made));
   });
 }

@@ -77,6 +77,9 @@ class LobbyWatch {
   ServiceThread thread_;
 };
 
+/// Communicator::create() of a process that its launcher may start again, see KOLO_JOIN.
+Communicator join_or_meet(const std::shared_ptr<Store>& store, const Launch& launch, Options options);
+
 /// One newcomer's side. Throws MismatchError if it is refused, and what the store throws.
 class Newcomer {
  public:

@@ -283,6 +283,14 @@ Result<std::shared_ptr<Store>> rendezvous::hold_meeting(const rendezvous::Meetin
   return std::shared_ptr<Store>(held, held->store.get());
 }
 
+std::string rendezvous::meeting_prefix(int call) {
+  return fmt::format("meeting {}", call);
+}
+
+std::string rendezvous::attendance_key(int process) {
+  return fmt::format("process {} has been in a group", process);
+}
+
 bool store_outlives_ranks(const Launch& launch) {
   Launch first = launch;  // rank 0, which serves if a rank does
   first.rank = 0;
@@ -315,7 +323,7 @@ std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono:
   }
   // Increment only after the store is open, so that a retry uses the same prefix as the other ranks' first
   // call.
-  return make_prefix_store(fmt::format("meeting {}", ++entry.calls), entry.store);
+  return make_prefix_store(rendezvous::meeting_prefix(++entry.calls), entry.store);
 }
 
 }  // namespace kolo

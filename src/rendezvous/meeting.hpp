@@ -24,6 +24,12 @@ struct Meeting {
 Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const std::string& key,
                              const Lookup& lookup);
 
+/// The prefix of the n-th call of store_from_environment().
+std::string meeting_prefix(int call);
+/// Keys of a job whose processes may join: a first group has met, and this process has been in a group.
+inline constexpr const char* kGroupHasMet = "a group has met";
+std::string attendance_key(int process);
+
 /// Parses "tcp://host:port" or "file:///path" into `meeting`.
 Status parse_store_url(const std::string& url, Meeting& meeting);
 

@@ -66,7 +66,6 @@ class Survive(unittest.TestCase):
                 start = [int(at) for at in re.findall(r"3 ranks go on from step (\d+)", job.text)]
                 self.assertEqual(len(start), 1, job.text)
                 self.assertGreaterEqual(start[0], 50)
-                self.assertEqual(start[0] % 50, 0)
 
     def test_several_ranks_may_be_killed_together(self):
         with tempfile.TemporaryDirectory() as folder:

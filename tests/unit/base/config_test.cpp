@@ -18,11 +18,11 @@ using namespace std::chrono_literals;
 using Environment = std::vector<std::pair<const char*, const char*>>;
 
 constexpr const char* kVariables[] = {
-    "KOLO_LOG",           "KOLO_TIMEOUT",     "KOLO_HEARTBEAT", "KOLO_TRANSPORTS", "KOLO_ALGORITHM",
-    "KOLO_SEGMENT_BYTES", "KOLO_INTERFACE",   "KOLO_STORE",     "KOLO_KEY",        "KOLO_STORE_SERVED",
-    "KOLO_SPIN_US",       "KOLO_KEY_FILE",    "KOLO_INSECURE",  "KOLO_TLS",        "KOLO_TLS_CERT",
-    "KOLO_TLS_KEY",       "KOLO_TLS_CA",      "KOLO_WIRE",      "KOLO_METRICS",    "KOLO_TIMELINE",
-    "KOLO_GPU",           "KOLO_NCCL_LIBRARY"};
+    "KOLO_LOG",           "KOLO_TIMEOUT",      "KOLO_HEARTBEAT", "KOLO_TRANSPORTS", "KOLO_ALGORITHM",
+    "KOLO_SEGMENT_BYTES", "KOLO_INTERFACE",    "KOLO_STORE",     "KOLO_KEY",        "KOLO_STORE_SERVED",
+    "KOLO_SPIN_US",       "KOLO_KEY_FILE",     "KOLO_INSECURE",  "KOLO_TLS",        "KOLO_TLS_CERT",
+    "KOLO_TLS_KEY",       "KOLO_TLS_CA",       "KOLO_WIRE",      "KOLO_METRICS",    "KOLO_TIMELINE",
+    "KOLO_GPU",           "KOLO_NCCL_LIBRARY", "KOLO_JOIN"};
 
 void set(const Environment& environment) {
   for (const char* name : kVariables) ::unsetenv(name);
@@ -59,22 +59,22 @@ TEST(Config, DefaultsWithoutAnyVariable) {
            c.algorithm.empty() && c.segment_bytes == 524288 && c.interface.empty() && c.store.empty() &&
            !c.store_served && job_key().empty() && !c.insecure && !c.tls && c.tls_certificate.empty() &&
            c.spin_us == -1 && c.wire == Wire::native && c.metrics.empty() && c.timeline.empty() &&
-           c.gpu == "auto" && c.nccl_library.empty();
+           c.gpu == "auto" && c.nccl_library.empty() && c.join == "never";
   });
 }
 
 TEST(Config, EveryVariableIsHeeded) {
-  expect_config({{"KOLO_LOG", "debug"},        {"KOLO_TIMEOUT", "2.5"},
-                 {"KOLO_HEARTBEAT", "1.5"},    {"KOLO_TRANSPORTS", "tcp"},
-                 {"KOLO_ALGORITHM", "ring"},   {"KOLO_SEGMENT_BYTES", "4096"},
-                 {"KOLO_INTERFACE", "lo"},     {"KOLO_STORE", "file:///tmp/store"},
-                 {"KOLO_STORE_SERVED", "1"},   {"KOLO_KEY", "secret"},
-                 {"KOLO_INSECURE", "1"},       {"KOLO_TLS", "1"},
-                 {"KOLO_TLS_CERT", "c.pem"},   {"KOLO_TLS_KEY", "k.pem"},
-                 {"KOLO_TLS_CA", "a.pem"},     {"KOLO_SPIN_US", "0"},
-                 {"KOLO_WIRE", "int8"},        {"KOLO_METRICS", "9400"},
-                 {"KOLO_TIMELINE", "t"},       {"KOLO_GPU", "staged"},
-                 {"KOLO_NCCL_LIBRARY", "n.so"}},
+  expect_config({{"KOLO_LOG", "debug"},         {"KOLO_TIMEOUT", "2.5"},
+                 {"KOLO_HEARTBEAT", "1.5"},     {"KOLO_TRANSPORTS", "tcp"},
+                 {"KOLO_ALGORITHM", "ring"},    {"KOLO_SEGMENT_BYTES", "4096"},
+                 {"KOLO_INTERFACE", "lo"},      {"KOLO_STORE", "file:///tmp/store"},
+                 {"KOLO_STORE_SERVED", "1"},    {"KOLO_KEY", "secret"},
+                 {"KOLO_INSECURE", "1"},        {"KOLO_TLS", "1"},
+                 {"KOLO_TLS_CERT", "c.pem"},    {"KOLO_TLS_KEY", "k.pem"},
+                 {"KOLO_TLS_CA", "a.pem"},      {"KOLO_SPIN_US", "0"},
+                 {"KOLO_WIRE", "int8"},         {"KOLO_METRICS", "9400"},
+                 {"KOLO_TIMELINE", "t"},        {"KOLO_GPU", "staged"},
+                 {"KOLO_NCCL_LIBRARY", "n.so"}, {"KOLO_JOIN", "auto"}},
                 [](const Config& c) {
                   return c.log_level == "debug" && c.timeout == 2500ms && c.heartbeat == 1500ms &&
                          c.transports == "tcp" && c.algorithm == "ring" && c.segment_bytes == 4096 &&
@@ -82,7 +82,7 @@ TEST(Config, EveryVariableIsHeeded) {
                          job_key() == "secret" && c.insecure && c.tls && c.tls_certificate == "c.pem" &&
                          c.tls_private_key == "k.pem" && c.tls_authority == "a.pem" && c.spin_us == 0 &&
                          c.wire == Wire::int8 && c.metrics == "9400" && c.timeline == "t" &&
-                         c.gpu == "staged" && c.nccl_library == "n.so";
+                         c.gpu == "staged" && c.nccl_library == "n.so" && c.join == "auto";
                 });
 }
 
@@ -123,6 +123,7 @@ TEST(Config, NonsenseIsRefusedByName) {
   for (const char* value : {"", "-2", "x", "1000001"}) expect_refused("KOLO_SPIN_US", value);
   for (const char* value : {"", "float32", "bf16", "INT8"}) expect_refused("KOLO_WIRE", value);
   for (const char* value : {"", "gloo", "NCCL"}) expect_refused("KOLO_GPU", value);
+  for (const char* value : {"", "yes", "1"}) expect_refused("KOLO_JOIN", value);
   for (const char* value : {"", "verbose", "warning", "debug "}) expect_refused("KOLO_LOG", value);
 }
 

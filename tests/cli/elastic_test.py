@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""elastic_test.py PROGRAM DEAF KOLO: kolo run --elastic, of the example whose ranks come and go, and of shell scripts."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SURVIVE, DEAF, KOLO = sys.argv[1:4]
+STEPS = 1_000_000  # more than any test waits for
+
+
+class Job:
+    """kolo run --elastic, whose lines are read one by one."""
+
+    def __init__(self, *arguments, **variables):
+        self.mark = f"elastic-{os.getpid()}-{time.monotonic_ns()}"
+        self.process = subprocess.Popen([KOLO, "run", "--elastic", *arguments], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True,
+                                        env={**os.environ, **variables, "TEST_MARK": self.mark})
+        self.text = ""
+        self.pids = {}  # of each process, by its number
+
+    def until(self, pattern):
+        """Reads on, until a line matches."""
+        for line in self.process.stdout:
+            self.text += line
+            if found := re.search(r"\[(\d+)\] rank \d+ of \d+ is process (\d+)", line):
+                self.pids[int(found[1])] = int(found[2])
+            if re.search(pattern, line):
+                return line
+        raise AssertionError(f"no {pattern} in\n{self.text}")
+
+    def kill(self, number):
+        os.kill(self.pids.pop(number), signal.SIGKILL)
+
+    def end(self):
+        self.text += self.process.stdout.read()
+        self.process.stdout.close()
+        return self.process.wait()
+
+    def left(self):
+        """Processes of the job that still run."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    if self.mark.encode() in file.read():
+                        found.append(pid)
+            except OSError:
+                pass
+        return found
+
+
+class Elastic(unittest.TestCase):
+    def setUp(self):
+        signal.alarm(100)  # a job that hangs ends the test
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.checkpoint = os.path.join(folder.name, "checkpoint")
+
+    def job(self, *arguments, **variables):
+        job = Job(*arguments, **variables)
+        self.addCleanup(job.process.kill)
+        return job
+
+    def expect_end(self, job, code):
+        self.assertEqual(job.end(), code, job.text)
+        self.assertEqual(job.left(), [], job.text)
+
+    def test_any_process_may_be_killed_and_comes_again(self):
+        job = self.job("2:3", "--", SURVIVE, self.checkpoint, str(STEPS))
+        job.until("3 ranks go on from step 0")
+        for number in (0, 2):
+            job.kill(number)
+            job.until(rf"kolo: \d\d:\d\d:\d\d process {number} \(pid \d+\) was killed by signal 9 \(Killed\); 2 go on; "
+                      r"it starts again in 0.5 s \(restart 1 of 10\)")
+            job.until(f"kolo: .* process {number} has come into the group")
+            job.until("step ")
+        self.assertIn("2 ranks go on from step", job.text)
+        os.kill(job.process.pid, signal.SIGTERM)
+        self.expect_end(job, 128 + signal.SIGTERM)
+
+    def test_what_fails_too_often_is_not_started_again_and_too_few_end_the_job(self):
+        job = self.job("2:3", "--restarts", "1", "--", SURVIVE, self.checkpoint, str(STEPS))
+        job.until("3 ranks go on from step 0")
+        for number, left in ((1, 2), (0, 1)):
+            job.kill(number)
+            job.until(rf"process {number} .* was killed .* \(restart 1 of 1\)")
+            job.until(f"process {number} has come into the group")
+            if number not in job.pids:
+                job.until(rf"\[{number}\] rank")
+            job.kill(number)
+            job.until(rf"process {number} .* was killed .*; {left} goe?s? on; it is not started again, after 1 restarts in 10 min")
+        job.until("kolo: 1 of the at least 2 processes that --elastic asks for is left; stopping the other 1")
+        self.expect_end(job, 128 + signal.SIGKILL)
+
+    def test_a_job_ends_with_its_group(self):
+        job = self.job("1:2", "--", SURVIVE, self.checkpoint, str(STEPS))
+        job.until("2 ranks go on from step 0")
+        job.kill(0)
+        job.kill(1)
+        self.expect_end(job, 128 + signal.SIGKILL)
+        self.assertIn("no process of the group is left", job.text)
+
+    def test_newcomers_that_no_group_takes_say_so_and_end_with_the_work(self):
+        job = self.job("1:2", "--", DEAF, KOLO_TIMEOUT="1")
+        self.expect_end(job, 0)
+        self.assertIn("[1] no group has taken this newcomer within 1 s", job.text)
+        self.assertIn("a group does so in regroup()", job.text)
+        self.assertIn("exited with code 3; 1 goes on; it starts again in 1 s (restart 2 of 10)", job.text)
+
+    def test_before_a_group_has_met_a_failure_ends_the_job(self):
+        job = self.job("1:3", "--", "sh", "-c", "[ $RANK = 1 ] && exit 7; sleep 60")
+        self.expect_end(job, 7)
+        self.assertIn("process 1 (pid", job.text)
+        self.assertIn("exited with code 7; stopping the other 2", job.text)
+
+    def test_contradictions_are_refused(self):
+        for arguments, words in ((("3:2",), "LEAST no more than MOST"), (("0:2",), "LEAST:MOST"), (("2",), "LEAST:MOST"),
+                                 (("2:4", "-n", "5"), "--ranks 5 is not from 2 to 4"),
+                                 (("2:4", "-n", "1"), "--ranks 1 is not from 2 to 4"),
+                                 (("2:4", "--keep-going"), "exclude each other")):
+            job = self.job(*arguments, "--", "true")
+            self.expect_end(job, 2)
+            self.assertIn(words, job.text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
