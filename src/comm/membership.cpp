@@ -187,6 +187,10 @@ void MembershipAgreement::tell(const Standings& to) {
 }
 
 bool MembershipAgreement::is_settled() const {
+  const auto has_announced = [&](const View& view) {
+    return view.epoch == mine_.epoch && !view.newcomers.empty();
+  };
+  if (mine_.offer.empty() && std::ranges::any_of(views_, has_announced)) return true;
   for (std::size_t r = 0; r < links_.size(); ++r) {
     if (r == rank_ || !is_member(r)) continue;
     if (!has_said(r) || views_[r].standings != mine_.standings) return false;

@@ -65,7 +65,8 @@ class MembershipAgreement {
   /// Returns when all members agree, in an epoch from `epoch` on. If they may not go on, it gives the ends of
   /// missing ranks a moment to be seen.
   void agree(std::uint64_t epoch, const Deadline& deadline);
-  /// The lowest member's part: tells the others.
+  /// The lowest member's part: tells the others. Or each's, if no member has an offer: some may have changed
+  /// their standings since, and would wait for this rank.
   void announce(std::string newcomers);
   /// The other members' part. Throws AbortedError if another round begins instead.
   std::string await_newcomers();

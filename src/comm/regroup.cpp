@@ -5,9 +5,6 @@
 // wait in the store (comm/lobby.hpp) and tells the others who comes. All join and meet in a barrier. If that
 // fails, because a rank has died, all survivors begin the next round; newcomers have one round per call.
 //
-// A rank that cannot go on, because it cannot open connections or because its own part of a round has failed,
-// withdraws, and then throws.
-//
 // If a rank dies between two of the barrier's messages, some ranks return while the rest begin that round. So
 // a group is its origin's, over whose links it was agreed on: a rank that has returned comes back there when
 // its new communicator fails. All groups without newcomers have the first communicator as their origin. The
@@ -105,7 +102,9 @@ class Communicator::State::Regrouping {
   std::shared_ptr<State> meet();
   void look_into_lobby();
   std::vector<std::string> call_newcomers();
-  void leave_last();
+  int place() const {  ///< of this rank among the members
+    return static_cast<int>(std::ranges::find(members_, at_.rank) - members_.begin());
+  }
 
   State& last_;
   State& at_;
@@ -204,13 +203,6 @@ void Communicator::State::Regrouping::require_quorum() const {
       {});
 }
 
-/// Before this rank makes an offer to another group, or gives up, the last one's newcomers learn of it.
-void Communicator::State::Regrouping::leave_last() {
-  if (!is_back_) return;
-  is_back_ = false;
-  MembershipAgreement::dissolve(*last_.engine, last_.origin_ranks.size());
-}
-
 std::shared_ptr<Communicator::State> Communicator::State::Regrouping::run() {
   std::uint64_t epoch;
   {
@@ -233,10 +225,14 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::run() {
       epoch = council_.epoch() + 1;
       members_ = council_.members();
       const auto has_offer = [&](int member) { return !council_.view_of(member).offer.empty(); };
-      if (std::ranges::none_of(members_, has_offer)) return nullptr;
+      if (std::ranges::none_of(members_, has_offer)) {
+        council_.announce("all are back");
+        return nullptr;
+      }
       if (!std::ranges::all_of(members_, has_offer)) {
         log().info("rank {}: the last group is not whole", at_.rank);
-        leave_last();
+        if (is_back_) MembershipAgreement::dissolve(*last_.engine, last_.origin_ranks.size());
+        is_back_ = false;  // it makes offers from here on
         continue;
       }
       require_quorum();
@@ -245,14 +241,12 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::run() {
       } catch (const QuorumError&) {
         throw;
       } catch (const Error& problem) {
-        const auto place = static_cast<int>(std::ranges::find(members_, at_.rank) - members_.begin());
-        if (deadline.passed() || is_own_fault(problem, place)) throw;
+        if (deadline.passed() || is_own_fault(problem, place())) throw;
         log().info("rank {}: shrinks again: {}", at_.rank, problem.what());
       }
       takes_newcomers_ = false;
     }
   } catch (...) {
-    leave_last();
     council_.withdraw();  // at the deadline, too: no two groups
     const std::lock_guard lock(at_.mutex);
     at_.has_withdrawn = true;
@@ -315,7 +309,6 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::meet() {
   for (const int member : members_) offers.push_back(council_.view_of(member).offer);
   const std::size_t old_size = offers.size();
   offers.insert(offers.end(), newcomers.begin(), newcomers.end());
-  const auto place = static_cast<int>(std::ranges::find(members_, at_.rank) - members_.begin());
   const auto size = static_cast<int>(offers.size());
   const bool is_enough = options_ == nullptr || size >= options_->least;
   if (!guests_.empty()) {
@@ -338,8 +331,8 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::meet() {
   };
   comm::Wireup wireup;
   try {
-    wireup = comm::join(place, std::move(offer_), offers, next_, Deadline::after(comm::kJoinTime), is_gone);
-    auto made = make(wireup, place, size, next_, [&] { return is_aborted() || council_.is_over(); });
+    wireup = comm::join(place(), std::move(offer_), offers, next_, Deadline::after(comm::kJoinTime), is_gone);
+    auto made = make(wireup, place(), size, next_, [&] { return is_aborted() || council_.is_over(); });
     made->store = store_ != nullptr ? store_ : last_.store;
     made->origin = at_.shared_from_this();
     made->origin_ranks = members_;
@@ -351,7 +344,7 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::meet() {
       made->explore(whole, wireup, next_.options.measure_costs);
     }
     made->share_memory();
-    log().info("rank {}: went on as rank {} of {} (ranks {}, {} newcomers)", at_.rank, place, size,
+    log().info("rank {}: went on as rank {} of {} (ranks {}, {} newcomers)", at_.rank, place(), size,
                fmt::join(members_, ", "), newcomers.size());
     return made;
   } catch (...) {
