@@ -36,6 +36,7 @@ namespace {
 using comm::MembershipAgreement;
 
 constexpr char kSeparator = '\0';
+constexpr char kNewStore = '1';  // in place of the first separator
 
 /// Whether a round failed through this rank, its `place` among the members. Another round would fail too.
 bool is_own_fault(const Error& problem, int place) {
@@ -120,6 +121,7 @@ class Communicator::State::Regrouping {
   std::vector<comm::Guest> guests_;
   std::unique_ptr<comm::Lobby> lobby_;  // until newcomers have had their round
   bool takes_newcomers_;                // in this round, if this rank is the lowest one
+  char first_ = kSeparator;             // of what this rank announces
   MembershipAgreement council_;
 };
 
@@ -269,6 +271,7 @@ void Communicator::State::Regrouping::look_into_lobby() {
     if (options_->serve == nullptr) throw;
     log().info("rank {}: serves a new store: {}", at_.rank, problem.what());
     store_ = options_->serve();
+    first_ = kNewStore;
     look();
   }
 }
@@ -277,13 +280,14 @@ void Communicator::State::Regrouping::look_into_lobby() {
 /// had newcomers in this call, and others, which have returned before, not yet.
 std::vector<std::string> Communicator::State::Regrouping::call_newcomers() {
   if (options_ == nullptr) return {};
-  std::string text(1, kSeparator);
+  std::string text;
   if (members_.front() == at_.rank) {
     guests_.clear();
     try {
       const auto most = options_->most == 0 ? kMostRanks : options_->most;
       const auto room = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, most - std::ssize(members_)));
-      if (takes_newcomers_) look_into_lobby();
+      look_into_lobby();  // in each round: a store that has ended with a rank is served anew
+      if (!takes_newcomers_) guests_.clear();
       if (guests_.size() > room) guests_.resize(room);
       const int total = at_.size + static_cast<int>(guests_.size());
       if (!guests_.empty())
@@ -292,10 +296,13 @@ std::vector<std::string> Communicator::State::Regrouping::call_newcomers() {
       log().info("rank {}: no newcomers can join: {}", at_.rank, problem.what());
       guests_.clear();
     }
+    text += first_;
     for (const comm::Guest& guest : guests_) text += guest.offer + kSeparator;
     council_.announce(text);
   } else {
     text = council_.await_newcomers();
+    if (text.front() == kNewStore)
+      store_ = nullptr;  // else this rank would look for newcomers in a former one
   }
   std::vector<std::string> offers;
   for (std::size_t begin = 1, end; (end = text.find(kSeparator, begin)) != text.npos; begin = end + 1)
@@ -333,7 +340,7 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::meet() {
   try {
     wireup = comm::join(place(), std::move(offer_), offers, next_, Deadline::after(comm::kJoinTime), is_gone);
     auto made = make(wireup, place(), size, next_, [&] { return is_aborted() || council_.is_over(); });
-    made->store = store_ != nullptr ? store_ : last_.store;
+    made->store = store_;
     made->origin = at_.shared_from_this();
     made->origin_ranks = members_;
     if (newcomers.empty()) {
