@@ -35,7 +35,7 @@ constexpr std::string_view kCome = "come ";
 constexpr std::string_view kNo = "no ";
 constexpr char kOfferEnd = '\0';                      // offers are printable
 constexpr std::chrono::milliseconds kOfferTime{500};  // of a guest
-constexpr std::chrono::seconds kGroupTime{10};        // of a group that has called
+constexpr std::chrono::seconds kGroupTime{3};         // of a group that has called
 constexpr std::chrono::seconds kReadTime{2};          // for keys that are there
 constexpr std::chrono::milliseconds kLookAgain{50};
 
