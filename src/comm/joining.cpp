@@ -49,6 +49,7 @@ std::shared_ptr<Communicator::State> Communicator::State::join(const std::shared
       Communicator whole(made);
       made->explore(whole, wireup, terms.options.measure_costs);
       made->share_memory();
+      made->fresh_until = made->calls + 2;  // the first may have failed
       return made;
     } catch (const SystemError&) {
       throw;

@@ -238,6 +238,8 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::run() {
         continue;
       }
       require_quorum();
+      if (last_.calls < last_.fresh_until && members_.front() == at_.rank)
+        comm::fail_as_left_out("it came, and no rank that was there before is left");
       try {
         return meet();
       } catch (const QuorumError&) {

@@ -56,6 +56,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// had; the ranks above came as newcomers. Null and empty if there is none, or it does not matter any more.
   std::shared_ptr<State> origin;
   std::vector<int> origin_ranks;
+  /// Of a newcomer: with fewer calls it has nothing with which it could go on alone.
+  std::uint64_t fresh_until = 0;
   comm::PlanCache plans;
   engine::Listed listed;                        ///< of the call that is being started
   std::unique_ptr<selection::Chooser> chooser;  ///< never null
