@@ -1,4 +1,5 @@
-// kolo_stress: ranks that are killed and stopped at random moments, round after round.
+// kolo_stress: ranks that are killed and stopped at random moments, round after round; and with --events
+// elastic jobs, to which others come.
 #include <sys/wait.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +14,7 @@
 #include <set>
 
 #include "stress/control.hpp"
+#include "stress/job.hpp"
 #include "stress/round.hpp"
 
 namespace kolo::stress {
@@ -33,11 +35,17 @@ of them get SIGKILL or SIGSTOP. A round is right when
   - no call that succeeded gave a wrong result;
   - nobody writes in a survivor's buffers from then on, even when the stopped rank goes on;
   - the survivors end with the descriptors, mappings and threads that they began with, and no process, file
-    or name is left.)";
+    or name is left.
+
+With --events it runs elastic jobs instead, of one to six processes, which make the same calls: processes are
+killed (rank 0 and who serves the store, too, and some just as others return from regroup()), stopped, cut off
+from another one, and others come with join(), some of whom must be refused. An event is right when all that
+live soon have sums together, in one group without anybody else.)";
 
 constexpr const char* kFooter = R"(Examples:
   kolo_stress --rounds 1000                 a thousand rounds with 2 to 4 ranks
   kolo_stress --ranks 8 --seconds 60        a minute with 8 ranks
+  kolo_stress --events 10000 --transports shm,tcp --bytes 64K     elastic jobs
   kolo_stress --seed 7 --first 41 --rounds 1   round 41 of that seed again (what follows from its seed is
                                             the same; the moment of the hit is so only by the clock)
 
@@ -45,7 +53,7 @@ On a machine that is busy with other things, ranks may take longer than --timeou
 error is then what they must get: give more of it.
 
 Exit codes:
-  0  every round was right
+  0  every round, or event, was right
   1  some were not, or in one of ten the ranks did not even meet
   2  wrong usage)";
 
@@ -53,6 +61,8 @@ struct Settings {
   std::uint64_t seed = std::random_device()();
   std::uint64_t first = 0;
   std::uint64_t rounds = 0;
+  std::uint64_t events = 0;
+  double heartbeat = 1.5;
   double seconds = 0;
   std::vector<int> ranks = {2, 3, 4};
   double timeout = 2;
@@ -132,22 +142,25 @@ void Tally::print() const {
   std::printf("after a stop: from the deadline that follows it\n");
 }
 
-int run(const Settings& settings) {
-  setenv("KOLO_TABLE", "none", 1);
-  const auto time = [](double seconds) {
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * seconds));
-  };
-  const Limits limits{settings.bytes, time(settings.timeout), time(settings.grace), settings.transports,
+std::chrono::nanoseconds time_of(double seconds) {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * seconds));
+}
+
+std::uint64_t seed_of(const Settings& settings, std::uint64_t number) {
+  return Random(settings.seed * 1'000'003 + number).next();
+}
+
+/// Whether all was right.
+bool run_rounds(const Settings& settings) {
+  const Limits limits{settings.bytes, time_of(settings.timeout), time_of(settings.grace), settings.transports,
                       settings.faults};
-  const std::set<std::string> before = traces();
   const double begun = now();
   double told = begun;
-  std::printf("seed %llu\n", static_cast<unsigned long long>(settings.seed));
   Tally tally;
   for (std::uint64_t i = settings.first;; ++i) {
     if (settings.rounds > 0 ? tally.all == settings.rounds : now() - begun >= settings.seconds) break;
     const int ranks = settings.ranks[i % settings.ranks.size()];
-    const Plan plan = Plan::make(Random(settings.seed * 1'000'003 + i).next(), ranks, limits);
+    const Plan plan = Plan::make(seed_of(settings, i), ranks, limits);
     const Outcome outcome = run_round(plan, limits, settings.hold);
     tally.add(plan, outcome);
     if (!outcome.faults.empty()) {
@@ -167,16 +180,6 @@ int run(const Settings& settings) {
     std::fflush(stdout);
   }
   tally.print();
-  bool clean = true;
-  if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) {
-    std::printf("a process was left behind\n");
-    clean = false;
-  }
-  for (const std::string& name : traces()) {
-    if (before.contains(name)) continue;
-    std::printf("new: %s\n", name.c_str());
-    clean = false;
-  }
   if (tally.unmet > 0) {
     std::printf("in %llu rounds the ranks did not all meet within --timeout, and none was hit\n",
                 static_cast<unsigned long long>(tally.unmet));
@@ -185,7 +188,75 @@ int run(const Settings& settings) {
               static_cast<unsigned long long>(tally.steps), static_cast<unsigned long long>(tally.wrong),
               now() - begun);
   const bool enough_met = tally.unmet * 10 <= tally.all;
-  return tally.wrong == 0 && clean && enough_met ? 0 : 1;
+  return tally.wrong == 0 && enough_met;
+}
+
+/// Whether all was right.
+bool run_jobs(const Settings& settings) {
+  constexpr std::uint64_t kEventsOfJob = 100;
+  constexpr double kPatience = 30;
+  constexpr double kTimeout = 20;
+  const JobLimits limits{
+      {settings.bytes, time_of(kTimeout), {}, settings.transports, {}}, settings.heartbeat, kPatience};
+  const double begun = now();
+  double told = begun;
+  JobOutcome all;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = settings.first; all.events < settings.events; ++i) {
+    const JobOutcome outcome =
+        run_job(seed_of(settings, i), std::min(kEventsOfJob, settings.events - all.events), limits);
+    for (std::size_t event = 0; event < kEvents; ++event)
+      all.times[event].insert(all.times[event].end(), outcome.times[event].begin(),
+                              outcome.times[event].end());
+    all.events += outcome.events;
+    all.sums += outcome.sums;
+    all.left_out += outcome.left_out;
+    all.joined_again += outcome.joined_again;
+    if (!outcome.faults.empty()) {
+      ++wrong;
+      std::printf("job %llu is wrong; again: --seed %llu --first %llu --events %llu\n",
+                  static_cast<unsigned long long>(i), static_cast<unsigned long long>(settings.seed),
+                  static_cast<unsigned long long>(i), static_cast<unsigned long long>(outcome.events));
+      for (const std::string& what : outcome.faults) std::printf("  %s\n", what.c_str());
+    }
+    if (now() - told > 10) {
+      told = now();
+      std::printf("%8.0f s: %llu events, %llu wrong\n", told - begun,
+                  static_cast<unsigned long long>(all.events), static_cast<unsigned long long>(wrong));
+    }
+    std::fflush(stdout);
+  }
+  std::printf("%-14s %10s %10s %10s %10s\n", "event", "times", "median ms", "p99 ms", "longest ms");
+  for (int event = 0; event < kEvents; ++event) {
+    std::printf("%-14s", name_of(static_cast<Event>(event)));
+    print_times(all.times[static_cast<std::size_t>(event)]);
+    std::printf("\n");
+  }
+  std::printf(
+      "%llu events, %llu groups' sums, %llu wrong, %.0f s; %d times a process was left out, %d times a "
+      "newcomer's group did not come about\n",
+      static_cast<unsigned long long>(all.events), static_cast<unsigned long long>(all.sums),
+      static_cast<unsigned long long>(wrong), now() - begun, all.left_out, all.joined_again);
+  return wrong == 0;
+}
+
+int run(const Settings& settings) {
+  setenv("KOLO_TABLE", "none", 1);
+  const std::set<std::string> before = traces();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(settings.seed));
+  if (settings.events > 0) setenv("KOLO_HEARTBEAT", std::to_string(settings.heartbeat).c_str(), 1);
+  const bool is_right = settings.events > 0 ? run_jobs(settings) : run_rounds(settings);
+  bool is_clean = true;
+  if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) {
+    std::printf("a process was left behind\n");
+    is_clean = false;
+  }
+  for (const std::string& name : traces()) {
+    if (before.contains(name)) continue;
+    std::printf("new: %s\n", name.c_str());
+    is_clean = false;
+  }
+  return is_right && is_clean ? 0 : 1;
 }
 
 }  // namespace
@@ -196,8 +267,12 @@ int main(int argc, char** argv) {
   CLI::App app(kolo::stress::kWhat, "kolo_stress");
   app.footer(kolo::stress::kFooter);
   app.add_option("--seed", settings.seed, "Where all that is random comes from (printed at the start)");
-  app.add_option("--first", settings.first, "The number of the first round")->capture_default_str();
+  app.add_option("--first", settings.first, "The number of the first round, or job")->capture_default_str();
   app.add_option("--rounds", settings.rounds, "How many rounds");
+  app.add_option("--events", settings.events, "Elastic jobs, until so many events have happened");
+  app.add_option("--heartbeat", settings.heartbeat, "Theirs, in seconds")
+      ->check(CLI::Range(0.25, 100.0))
+      ->capture_default_str();
   app.add_option("--seconds", settings.seconds, "For how long, without --rounds (10)");
   app.add_option("--ranks", settings.ranks, "How many ranks; several numbers take turns")
       ->delimiter(',')

@@ -43,9 +43,9 @@ struct Hit {
 struct Plan {
   std::uint64_t seed = 0;
   int ranks = 2;
-  std::string transport;
+  std::string transport = {};
   Fault fault = Fault::none;
-  std::vector<Hit> hits;
+  std::vector<Hit> hits = {};
   std::chrono::nanoseconds pause{};  ///< Fault::pause: for how long
   bool private_memory = false;       ///< also; else calls run in library memory alone
   bool shrinks = false;              ///< the survivors of kills go on with a smaller communicator
