@@ -85,7 +85,7 @@ typedef enum kolo_collective KOLO_INT_IN_CPP {
   KOLO_RECV = 65
 } kolo_collective;
 
-/// How float32 numbers travel between ranks; docs/wire.md tells what each costs in accuracy.
+/// How float32 numbers travel between ranks; docs/training/compression.md tells what each costs in accuracy.
 typedef enum kolo_wire KOLO_INT_IN_CPP {
   KOLO_WIRE_DEFAULT = 0,   ///< KOLO_WIRE of the environment where it fits, else native
   KOLO_WIRE_NATIVE = 1,    ///< the numbers as they are

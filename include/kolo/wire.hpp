@@ -8,7 +8,7 @@ namespace kolo {
 
 /// A format other than `native` sends fewer bytes and rounds: each contribution and each partial sum once, on
 /// its way to the rank that adds it, and the result once. Additions are always in float32. All ranks end with
-/// the same bits. docs/wire.md tells what each costs in accuracy.
+/// the same bits. docs/training/compression.md tells what each costs in accuracy.
 enum class Wire : std::uint8_t {
   native,    ///< the numbers as they are
   bfloat16,  ///< half the bytes; float32's range, 8 significant bits

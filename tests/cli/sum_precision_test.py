@@ -39,7 +39,7 @@ class SumPrecision(unittest.TestCase):
         self.assertCountEqual(kept, wanted)
 
     def test_the_page_has_the_tables(self):
-        page = (ROOT / "docs/training/sum-precision.md").read_text()
+        page = (ROOT / "docs/notebook/sums.md").read_text()
         for table in sum_precision_table.summary(rows()).split("\n\n"):
             self.assertIn(table, page)
 
