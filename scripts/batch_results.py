@@ -127,9 +127,9 @@ def growing_plot(rows):
         if found:
             updates = next(iter(found.values()))["steps"]
             curves = [row for row in found.values() if "accuracies" in row]
-            series[f"{arm}, {updates:,} updates"] = mean_curve(curves) if curves else [(6, *mean_and_deviation(accuracies(found)))]
+            series[f"{arm}, {updates:,}"] = mean_curve(curves) if curves else [(6, *mean_and_deviation(accuracies(found)))]
     return spread_plot.plot(series, "A batch that grows, a rate that falls",
-                            f"Fashion-MNIST, {MILESTONES}: times 3, or a third, after epochs 1 and 3; bars of one standard deviation",
+                            f"Fashion-MNIST, {MILESTONES}: times 3, or a third, after epochs 1 and 3; bars of one standard deviation. Numbers: updates",
                             "epochs", range(1, 7))
 
 

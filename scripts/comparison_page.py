@@ -7,7 +7,7 @@ CHOICE = "choice"  # in place of an algorithm's name: kolo chooses
 
 def label(algorithm):
     """The name of a curve."""
-    return "kolo's choice" if algorithm == CHOICE else algorithm.replace(":", ", ")
+    return "kolo's choice" if algorithm == CHOICE else algorithm.replace(":servers=", ", ").replace(":", ", ")
 
 
 def ring(n, _):

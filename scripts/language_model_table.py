@@ -98,4 +98,4 @@ def language_model_plot(rows):
     ends = " and ".join(f"{row['bits']:.3f}" for row in runs)
     return spread_plot.plot(series, "A language model of bytes",
                             f"training loss on Debian's dict-wn; the curves lie on each other: {ends} bits per byte held out",
-                            "steps of 4,096 bytes", range(0, STEPS + 1, 100), y_label="bits per byte", shift=0)
+                            "steps of 4,096 bytes", range(0, STEPS + 1, 100), y_label="bits per byte", shift=0, broad=next(iter(series)))

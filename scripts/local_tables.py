@@ -1,9 +1,8 @@
 """The table `local` of scripts/compare-training: ranks that wait for each other less often, and what it costs in accuracy."""
 import json
-import math
 import statistics
 
-import spread_plot
+import dot_plot
 from batch_tables import HELD_OUT, RATES, accuracy_of_rates, best_of, of_table, to_try
 from training_rows import RANKS, Row, aligned, spread
 
@@ -150,20 +149,18 @@ def tuning_summary(rows):
 
 
 def local_plot(rows):
-    """A point an arm; those of local SGD are a line."""
-    series = {}
+    """A row an arm, the most bytes first."""
+    lines = []
     for arm in ARMS:
         found = [row["accuracy"] for row in on_test_images(rows, arm).values()]
-        if not found:
-            continue
-        point = (share_of(rows, arm), statistics.mean(found), statistics.stdev(found) if len(found) > 1 else 0)
-        name = arm.split(" H=")[0]
-        series.setdefault(name, []).append(point)
-    lowest = min(x for line in series.values() for x, _, _ in line)
-    ticks = [2.0 ** i for i in range(math.floor(math.log2(lowest)), 1)]
-    return spread_plot.plot({name: sorted(line) for name, line in series.items()}, "Fewer synchronizations",
-                            f"Fashion-MNIST, {RANKS} ranks, 6 epochs; H grows to the left; mean of the seeds, bars of one standard deviation",
-                            "bytes sent, of every step's", ticks, is_log=True)
+        if found:
+            lines.append((arm, share_of(rows, arm), statistics.mean(found), statistics.stdev(found) if len(found) > 1 else 0))
+    lines.sort(key=lambda line: -line[1])
+    kinds = list(dict.fromkeys(arm.split(" H=")[0] for arm, *_ in lines))
+    return dot_plot.plot([(arm, share_text(share), mean, deviation, kinds.index(arm.split(" H=")[0]))
+                          for arm, share, mean, deviation in lines], "Fewer synchronizations",
+                         f"Fashion-MNIST, {RANKS} ranks, 6 epochs; an average every H steps; mean of the seeds, bars of one standard deviation",
+                         ("ranks wait", "bytes"), ticks=5)
 
 
 TABLES = {"local": local}

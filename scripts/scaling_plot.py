@@ -5,7 +5,7 @@ import statistics
 from xml.sax.saxutils import escape
 
 from comparison_page import human_rate
-from comparison_plot import BOTTOM, COLORS, DARK, HEIGHT, LEFT, RIGHT, STYLE, TOP, WIDTH, spread, tick
+from comparison_plot import BOTTOM, COLORS, DARK, HEIGHT, LEFT, RIGHT, STYLE, TOP, WIDTH, heading, spread, tick
 from scaling_table import ARMS, MAIN, RING, THEIRS, of_case
 
 MORE_STYLE = """\
@@ -67,9 +67,7 @@ def scaling_plot(rows):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
            f'aria-label="{escape(TITLE)}">',
            f"<style>\n{STYLE}{MORE_STYLE}{light}@media (prefers-color-scheme: dark) {{\n{DARK}{MORE_DARK}{dark}}}\n</style>",
-           f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
-           f'<text class="title" x="{LEFT - 48}" y="34">{escape(TITLE)}</text>',
-           f'<text class="quiet" x="{LEFT - 48}" y="56">{escape(subtitle)}</text>']
+           f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>', *heading(TITLE, subtitle)]
     for i in range(round(top / step) + 1):
         height = y(i * step * 1e3)
         out.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>')
@@ -91,7 +89,7 @@ def scaling_plot(rows):
             out.append(f'<path class="bar c{i}" d="M{x(n):.1f} {y(lowest):.1f} V{y(highest):.1f} '
                        f'M{x(n) - 4:.1f} {y(lowest):.1f} h8 M{x(n) - 4:.1f} {y(highest):.1f} h8"/>')
             out.append(f'<circle class="t{i}" cx="{x(n):.1f}" cy="{y(mean):.1f}" r="3"/>')
-    labels = [("perfect", "quiet", alone * most), (f"{THEIRS:.2f} of it: 2017, 40 GPUs", "quiet", THEIRS * alone * most),
+    labels = [("perfect", "quiet", alone * most), (f"{THEIRS:.2f} of it: 2017", "quiet", THEIRS * alone * most),
               ("ring, predicted", "t0", prediction[-1][1])]
     labels += [(arm, f"name t{i}", points[-1][2]) for i, (arm, points) in enumerate(series.items())]
     ends = [y(value) for _, _, value in labels]

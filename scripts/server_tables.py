@@ -2,7 +2,7 @@
 import json
 import statistics
 
-import spread_plot
+import dot_plot
 from training_rows import Row, aligned, spread
 
 SEEDS = 3
@@ -128,18 +128,14 @@ def server_summary(rows):
 
 
 def server_plot(rows):
-    """Accuracy against the mean staleness that was measured, without momentum."""
-    series, seeds = {}, set()
-    for (arm, momentum, _), of_arm in of_accuracy([row for row in rows if row["table"] == "server"]).items():
-        if momentum > 0:
-            continue
-        seeds.add(len(of_arm))
+    """Accuracy and the mean staleness that was measured, with and without momentum."""
+    found = of_accuracy([row for row in rows if row["table"] == "server"])
+    lines = []
+    for (arm, momentum, workers), of_arm in found.items():
         accuracies = [row["accuracy"] for row in of_arm]
-        deviation = statistics.stdev(accuracies) if len(accuracies) > 1 else 0
         age = statistics.mean(row["mean_staleness"] for row in of_arm)
-        series.setdefault(arm, []).append((age, statistics.mean(accuracies), deviation))
-    furthest = max(age for line in series.values() for age, _, _ in line)
-    how_many = "one seed" if seeds == {1} else f"means and deviations of {min(seeds)} seeds"
-    return spread_plot.plot({arm: sorted(line) for arm, line in series.items()}, "Parameter servers: accuracy against staleness",
-                            f"Fashion-MNIST, {EPOCHS} epoch, pushes of {SHARE} images, no momentum, {how_many}",
-                            "mean staleness, updates", range(0, int(furthest) + 2), shift=0)
+        lines.append((f"{arm}, {workers} w.", f"{age:.1f}", statistics.mean(accuracies),
+                      statistics.stdev(accuracies) if len(accuracies) > 1 else 0, int(momentum > 0)))
+    return dot_plot.plot(lines, "Parameter servers: accuracy and staleness",
+                         f"Fashion-MNIST, {EPOCHS} epoch, pushes of {SHARE} images by w. workers; orange without, blue with a momentum of 0.9; "
+                         "bars of one standard deviation", ("rule, bound", "updates late"), ticks=5)

@@ -2,15 +2,16 @@
 import math
 from xml.sax.saxutils import escape
 
-from comparison_plot import BOTTOM, COLORS, DARK, HEIGHT, LEFT, RIGHT, STYLE, TOP, WIDTH, spread, tick
+from comparison_plot import BOTTOM, BROAD, COLORS, DARK, HEIGHT, LEFT, RIGHT, STYLE, TOP, WIDTH, heading, spread, tick
 
 BARS = ".bar { fill: none; stroke-width: 1.25; opacity: 0.75; }\n"
 # Pixels between the bars of two arms at one x.
 SHIFT = 4
 
 
-def plot(series, title, subtitle, x_label, x_ticks, is_log=False, y_label="test accuracy, %", shift=SHIFT):
-    """series: {arm: [(x, mean, standard deviation)]}; x_ticks: labels of the axis. Returns SVG text."""
+def plot(series, title, subtitle, x_label, x_ticks, is_log=False, y_label="test accuracy, %", shift=SHIFT, broad=None):
+    """series: {arm: [(x, mean, standard deviation)]}; x_ticks: labels of the axis; the arm `broad` lies below the others, which
+    it may follow. Returns SVG text."""
     points = [point for line in series.values() for point in line]
     lowest = math.floor(min(mean - deviation for _, mean, deviation in points))
     highest = math.ceil(max(mean + deviation for _, mean, deviation in points))
@@ -31,10 +32,8 @@ def plot(series, title, subtitle, x_label, x_ticks, is_log=False, y_label="test 
 
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
            f'aria-label="{escape(title)}">',
-           f"<style>\n{STYLE}{BARS}{colors(0)}@media (prefers-color-scheme: dark) {{\n{DARK}{colors(1)}}}\n</style>",
-           f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
-           f'<text class="title" x="{LEFT - 48}" y="34">{escape(title)}</text>',
-           f'<text class="quiet" x="{LEFT - 48}" y="56">{escape(subtitle)}</text>']
+           f"<style>\n{STYLE}{BARS}{BROAD}{colors(0)}@media (prefers-color-scheme: dark) {{\n{DARK}{colors(1)}}}\n</style>",
+           f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>', *heading(title, subtitle)]
     for i in range(round((highest - lowest) / step) + 1):
         height = y_of(lowest + i * step)
         out.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>')
@@ -49,9 +48,11 @@ def plot(series, title, subtitle, x_label, x_ticks, is_log=False, y_label="test 
                f'transform="rotate(-90 {LEFT - 48} {middle})">{escape(y_label)}</text>')
     places = [[(x_of(x) + shift * (i - (len(series) - 1) / 2), mean, deviation) for x, mean, deviation in line]
               for i, line in enumerate(series.values())]
-    for i, line in enumerate(places):
+    for i, (name, line) in sorted(enumerate(zip(series, places, strict=True)), key=lambda one: one[1][0] != broad):
         path = " ".join(f"{'L' if k else 'M'}{x:.1f} {y_of(mean):.1f}" for k, (x, mean, _) in enumerate(line))
-        out.append(f'<path class="line c{i}" d="{path}"/>')
+        out.append(f'<path class="line{" broad" * (name == broad)} c{i}" d="{path}"/>')
+        if broad:
+            continue
         for x, mean, deviation in line:
             top, bottom = y_of(mean + deviation), y_of(mean - deviation)
             out.append(f'<path class="bar c{i}" d="M{x:.1f} {top:.1f} V{bottom:.1f} M{x - 3:.1f} {top:.1f} h6 '
