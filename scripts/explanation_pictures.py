@@ -5,11 +5,13 @@ import json
 import math
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 RANKS = 4
 SECONDS, TRAVEL = 2.4, 0.55  # of a step of the moving picture, and the share of it in which numbers travel
 HEAD = """<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{2}' height='{3}' role='img'>
@@ -291,8 +293,7 @@ def pipelines(_):
 
 def memory(kolo):
     """What a rank of eight holds of 24 transformer blocks, with replicas and with each kind of shards."""
-    measured = Path(__file__).resolve().parent.parent / "docs/data/transformer_profile.json"
-    profile = json.loads(measured.read_text())
+    profile = json.loads((ROOT / "docs/data/transformer_profile.json").read_text())
     block = next(layer for layer in profile["layers"] if layer["name"] == "block_1")
     profile["layers"] = [block | {"name": f"block {i}"} for i in range(24)]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as model:
@@ -318,8 +319,105 @@ def memory(kolo):
     return image(480, 240, "Memory of a rank, in MB", body)
 
 
+# What each room of src/ is about, in two words.
+ROOMS = {"comm": "communicators", "engine": "runs schedules", "selection": "chooses", "c_api": "C interface", "algorithms": "generators",
+         "evaluation": "exact sums", "transport": "links", "rendezvous": "meeting", "schedule": "steps, chunks", "kernels": "SIMD sums",
+         "net": "sockets, TLS", "observe": "metrics", "device": "CUDA, NCCL", "base": "settings, log, errors"}
+
+
+def layers(_):
+    """The rooms of src/ in layers: each stands above all rooms that it uses, as src/CMakeLists.txt names them."""
+    uses = {}
+    for words in re.findall(r"^kolo_room\((\w+ [^)[]*)\)", (ROOT / "src/CMakeLists.txt").read_text(), re.MULTILINE):
+        room, *parts = words.split()
+        uses[room] = [part.removeprefix("kolo_") for part in parts if part.startswith("kolo_")]
+
+    def height(room):
+        return 1 + max(map(height, uses[room]), default=-1)
+
+    training = sum((folder / "CMakeLists.txt").exists() or any(folder.glob("*.cpp")) for folder in (ROOT / "train").iterdir())
+    rows = [("n1", [("programs", "C++, C"), ("train", f"{training} rooms, libtorch"), ("bindings", "PyTorch"), ("cli", "kolo")]),
+            ("n4", [("include/kolo", "the public API")])]
+    for level in range(max(map(height, uses)), -1, -1):
+        rows.append(("n2", [(room, ROOMS[room]) for room in uses if height(room) == level]))
+    body, top = "", 12
+    for kind, names in rows:
+        width = (456 - 6 * (len(names) - 1)) / len(names)
+        for index, (name, words) in enumerate(names):
+            x = 12 + (width + 6) * index
+            body += f"<rect class='{kind}' x='{x:.1f}' y='{top}' width='{width:.1f}' height='44' rx='4'/>"
+            body += text(round(x + width / 2, 1), top + 19, name, "m") + text(round(x + width / 2, 1), top + 36, words, "m s")
+        top += 50
+    return image(480, top + 26, "The layers of kolo", body + text(12, top + 14, "A room of src/ (blue) uses rooms of lower rows alone.", "s"))
+
+
+def ports(kolo):
+    """Two hosts: who connects to whom, with the names and ports of the page and the messages of a ring."""
+    page = (ROOT / "docs/two-workstations.md").read_text()
+    hosts = re.findall(r"([\d.]+) (\w+)\\n", page)[:2]
+    ssh, listen = re.search(r"to any port (\d+),([\d:]+) proto tcp", page).groups()
+    listen = listen.replace(":", " to ")
+    body = ""
+    for index, (address, name) in enumerate(hosts):
+        left = 12 + 236 * index
+        body += f"<rect class='n1' x='{left}' y='12' width='220' height='204' rx='6'/>" + text(left + 12, 34, f"{name}, {address}", "b")
+        body += f"<rect class='n2' x='{left + 12}' y='48' width='196' height='36' rx='4'/>"
+        body += text(left + 110, 71, "kolo run, with the store" if index == 0 else "kolo run", "m")
+    corners = [30 + 100 * (rank % 2) + 236 * (rank // 2) for rank in range(RANKS)]
+    for rank, x in enumerate(corners):
+        body += f"<path class='c c3' stroke-dasharray='5 4' d='M{x + 40} 148L{(70, 110, 190, 214)[rank]} 86'/>\n"
+        body += f"<rect class='n3' x='{x}' y='148' width='76' height='36' rx='4'/>" + text(x + 38, 171, f"rank {rank}", "m")
+    body += "<path class='c c1' d='M222 66H258' marker-end='url(#k)'/>\n"
+    for sender, receiver, *_ in kolo.drawing("ring", RANKS)[0]["steps"][1]["messages"]:
+        colour = "c2" if sender // 2 == receiver // 2 else "c0"
+        x, to = corners[sender] + 38, corners[receiver] + 38
+        way = f"M{x + 40} 166H{to - 40}" if receiver == sender + 1 else f"M{x} 186V228H{to}V188"
+        body += f"<path class='c {colour}' d='{way}' marker-end='url(#k)'/>\n"
+    for row, (colour, words) in enumerate([("f1", f"ssh: port {ssh} of each host; starts the ranks"),
+                                           ("f3", f"the store, where ranks meet: a port of {listen} on {hosts[0][1]}"),
+                                           ("f0", f"between hosts: TCP, ports {listen}, others in each job"),
+                                           ("f2", "within a host: shared memory, no port")]):
+        body += f"<rect class='{colour}' x='12' y='{246 + 22 * row}' width='14' height='8'/>" + text(34, 254 + 22 * row, words, "s")
+    return image(480, 334, "Two hosts, their ranks and their ports", body)
+
+
+def speed(_):
+    """How many times as fast: pairs of rows of docs/data, medians."""
+    rows = [json.loads(line) for line in (ROOT / "docs/data/training.jsonl").read_text().splitlines()]
+    compared = [json.loads(line) for line in (ROOT / "docs/data/comparison.jsonl").read_text().splitlines()]
+
+    def values(key, **wanted):
+        return [row[key] for row in rows if key in row and wanted.items() <= row.items()]
+
+    def latency(arm):
+        return statistics.median(values("updates_per_s", table="latency", part="updates", ranks=2, arm=arm))
+
+    def tokens(arm):
+        return statistics.median(values("tokens_per_s", table="scaling", ranks=16, compute_s=0.41, network="200mbit", arm=arm))
+
+    def step(arm):
+        return statistics.median(values("median_step_s", table="sparse", arm=arm))
+
+    def time(algorithm):
+        return next(row["median_us"] for row in compared
+                    if row["type"] == "result" and (row["ranks"], row["algorithm"]) == (10, algorithm))
+
+    bars = [("Sums of 18.7 kB, 2 ranks in shared memory: kolo beside Gloo", latency("kolo") / latency("Gloo"), "f0"),
+            ("The same over TCP", latency("kolo over TCP") / latency("Gloo"), "f0"),
+            ("Sums of 4 MiB, 10 hosts: a ring beside a central driver", time("central") / time("ring"), "f2"),
+            ("Training on 16 hosts: a ring beside a central driver", tokens("ring") / tokens("driver"), "f2"),
+            ("Training with large tables, 4 hosts: sparse beside dense", step("dense") / step("sparse"), "f3")]
+    body, scale = "", 400 / max(times for _, times, _ in bars)
+    for row, (words, times, colour) in enumerate(bars):
+        top = 12 + 46 * row
+        body += text(14, top + 12, words) + f"<rect class='{colour}' x='14' y='{top + 18}' width='{times * scale:.1f}' height='16'/>"
+        body += text(round(20 + times * scale, 1), top + 31, f"{times:.1f}x", "b")
+    body += text(14, 12 + 46 * len(bars) + 10, "Work a second, times that of the other; all on two cores.", "s")
+    return image(480, 12 + 46 * len(bars) + 24, "How many times as fast", body)
+
+
 PICTURES = {"ring": moving_ring, "ring-steps": ring_steps, "exchanges": exchanges, "crossovers": crossovers, "ddp-step": ddp_step,
-            "parallelisms": parallelisms, "pipelines": pipelines, "memory": memory}
+            "parallelisms": parallelisms, "pipelines": pipelines, "memory": memory, "layers": layers, "ports": ports, "speed": speed}
 
 if __name__ == "__main__":
     folder = Path(sys.argv[2])
