@@ -22,7 +22,7 @@ ARMS = {
 
 
 class Case(NamedTuple):
-    """Links, seconds of computation in a step, and what runs with them; reasons in docs/training/scaling.md."""
+    """Links, seconds of computation in a step, and what runs with them; reasons in scaling_section()."""
 
     network: str
     compute_s: float
@@ -122,3 +122,43 @@ def scaling_summary(rows):
                 ["all-reduce", "N", "tokens/s", "efficiency", "step", "predicted", "step / predicted", "communication alone",
                  "exposed", "processor"], lines))
     return "\n\n".join(tables)
+
+
+def scaling_section(rows):
+    """The part of docs/comparison.md about whole steps of training."""
+    rows = [row for row in rows if row["table"] == "scaling" and "failed" not in row]
+    main = of_case(rows, MAIN)
+    most = max(MAIN.ranks)
+    alone, ring, driver = (statistics.mean(row["tokens_per_s"] for row in main if (row["arm"], row["ranks"]) == wanted)
+                           for wanted in ((RING, 1), (RING, most), ("driver", most)))
+    return f"""
+## Whole steps of training
+
+Ring all-reduce came to deep learning with one number: 40 GPUs trained a language model 31 times as fast as one (A. Gibiansky,
+"Bringing HPC Techniques to Deep Learning", 2017). 31 / 40 = {THEIRS:.2f} is its *efficiency*: the tokens a second of N workers over N times
+those of one.
+
+![tokens a second over the number of workers](images/scaling.svg)
+
+- **Model**: a causal transformer of 1.13 million parameters, {main[0]["tokens"]:,} tokens a step and rank. Gradients are 4.5 MB in 17 buckets, K below.
+- **Computation is replayed** ([how](notebook/training.md#overlap-measuring-it-where-ranks-share-cores)): forward, backward and optimizer *sleep* as
+  long as they took on one idle core. Gradients, buckets, all-reduces and links are real, and every average is verified.
+- **Links**: one rank on each emulated host. Two ranks serve as parameter servers, rank 0 as driver.
+
+A ring's communication takes 1.43 times backward in the first and the third case, and 0.72 times in the second. Computation is chosen so that the
+prediction gives 0.77 for 40 workers: the {THEIRS:.2f} lies on the predicted curve *by construction*. Means of five blocks in turns, {main[0]["date"]}, two
+cores of an Intel Xeon, libtorch 1.13; times in ms a step:
+
+{scaling_summary(rows)}
+
+- **A ring goes on** if communication takes longer than backward, too: {most} workers are {ring / alone:.1f} times as fast as one.
+- **Two parameter servers and a driver add nothing** from four and from two workers on: {most} workers with a driver are {driver / alone:.1f} times as fast as
+  one. The driver's link carries (N-1) K in, then as much out, so tokens a second approach a constant, {main[0]["tokens"]:,} B / K with B bytes a second. On a
+  ring each rank sends less than 2 K, so the time of a step does.
+- **Halving and doubling** sends as many bytes as a ring and is 3 to 5 % slower from four workers on.
+- **The prediction** is *forward + max(backward, first bucket + communication) + optimizer*. It is worst if backward is the limit, since the last buckets
+  become ready when backward ends ([why](notebook/training.md#scaling-the-prediction)).
+  [`overlap_forward`](training/overlap.md#averages-that-the-next-forward-waits-for) is the remedy.
+
+To repeat it, as root: `scripts/compare-training scaling --plot docs/images/scaling.svg`.
+"""
