@@ -1,11 +1,10 @@
-// train_survive: training with DistributedDataParallel that goes on, whichever rank dies. The ranks save a
-// checkpoint now and then. When a rank is lost, the survivors shrink() the communicator, load the last
-// checkpoint and divide the data anew. Start it with
+// train_survive: training with DistributedDataParallel that goes on, whichever rank dies, from the step that
+// the survivors have finished: run_elastic(). Start it with
 //
 //     kolo run -n 4 --keep-going -- train_survive run
 //
-// and kill a rank while it runs. A job that is started again with the same folder goes on from it, too. The
-// folder must be where every rank finds it.
+// and kill a rank while it runs. It saves a checkpoint now and then, from which a job that is started again
+// with the same folder goes on; that must be where every rank finds it.
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/Functions.h>
@@ -23,11 +22,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/checkpoint.hpp"
+#include "kolo/train/data.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/elastic.hpp"
 
 namespace {
 
@@ -47,54 +49,10 @@ Data make_data() {
   return {x, x.sin().sum(1, true)};
 }
 
-/// This rank's part of a step's batch. It follows from the rank's number and from how many ranks there are
-/// now.
-Data part_of_batch(const Data& data, std::uint64_t step, const kolo::Communicator& ranks) {
-  const std::int64_t start = static_cast<std::int64_t>(step) * kBatch % kSamples;
-  const std::int64_t begin = start + kBatch * ranks.rank() / ranks.size();
-  const std::int64_t end = start + kBatch * (ranks.rank() + 1) / ranks.size();
-  return {data.x.slice(0, begin, end), data.y.slice(0, begin, end)};
-}
-
 torch::nn::Sequential make_net() {
   torch::manual_seed(2);
   return torch::nn::Sequential(torch::nn::Linear(kFeatures, 128), torch::nn::Tanh(),
                                torch::nn::Linear(128, 1));
-}
-
-/// Collective. Returns the step from which all ranks go on.
-std::uint64_t restore(kolo::Checkpoint& checkpoint, const std::string& path, kolo::Communicator& ranks) {
-  const std::uint64_t step = checkpoint.resume(path, ranks);
-  if (ranks.rank() == 0)
-    std::printf("%d ranks go on from step %llu\n", ranks.size(), static_cast<unsigned long long>(step));
-  return step;
-}
-
-/// Collective. Trains from the last checkpoint to the end, and returns the loss over all data. Everything but
-/// the communicator is made here and goes with a PeerLostError, since a failure may leave gradients,
-/// parameters and the optimizer of two ranks a step apart.
-double train(kolo::Communicator& ranks, const Data& data, const std::string& path, std::uint64_t steps) {
-  kolo::DistributedDataParallel model(make_net(), ranks);
-  torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
-  kolo::Checkpoint checkpoint;
-  checkpoint.add("model", model.model()).add("optimizer", optimizer);
-  const auto loss_of = [&](const Data& some) {
-    return torch::nn::functional::mse_loss(model(some.x), some.y);
-  };
-  for (std::uint64_t step = restore(checkpoint, path, ranks); step < steps;) {
-    optimizer.zero_grad();
-    const at::Tensor loss = loss_of(part_of_batch(data, step, ranks));
-    loss.backward();  // throws PeerLostError on all ranks when one dies
-    optimizer.step();
-    if (++step % kStepsPerCheckpoint != 0 && step != steps) continue;
-    checkpoint.save(path, step, ranks);  // all ranks call it; written while training goes on
-    if (ranks.rank() == 0)
-      std::printf("step %llu: loss %.6f\n", static_cast<unsigned long long>(step), loss.item<double>());
-    std::fflush(stdout);
-  }
-  checkpoint.wait();
-  const c10::NoGradGuard no_grad;
-  return loss_of(data).item<double>();
 }
 
 void run(const std::string& path, std::uint64_t steps) {
@@ -103,17 +61,51 @@ void run(const std::string& path, std::uint64_t steps) {
   kolo::Communicator ranks = kolo::Communicator::create();
   std::printf("rank %d of %d is process %d\n", ranks.rank(), ranks.size(), static_cast<int>(::getpid()));
   std::fflush(stdout);
-  for (;;) {
-    try {
-      const double loss = train(ranks, data, path, steps);
-      std::printf("rank %d of %d ends at step %llu with loss %.9f\n", ranks.rank(), ranks.size(),
-                  static_cast<unsigned long long>(steps), loss);
-      return;
-    } catch (const kolo::PeerLostError& error) {
-      std::fprintf(stderr, "%s\n", error.what());
+  torch::nn::Sequential net = make_net();
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
+  std::optional<kolo::DistributedDataParallel<torch::nn::SequentialImpl>> model;
+  std::optional<kolo::DistributedSampler> sampler;
+  const auto loss_of = [&](const Data& some) {
+    return torch::nn::functional::mse_loss((*model)(some.x), some.y);
+  };
+  std::uint64_t began_at = 0;
+  const kolo::ElasticOptions options{
+      .folder = path, .save_every = kStepsPerCheckpoint, .on_change = [&](const kolo::ElasticChange& change) {
+        began_at = change.step;
+        if (change.rank == 0)
+          std::printf("%d ranks go on from step %llu: %s\n", change.size,
+                      static_cast<unsigned long long>(change.step), change.why.c_str());
+      }};
+  // All ranks, for each group of ranks that trains.
+  const auto setup = [&](kolo::Communicator& group, kolo::Checkpoint& state) {
+    model.emplace(net.ptr(), group);
+    sampler.emplace(kSamples, group.rank(), group.size());
+    state.add("model", *model).add("optimizer", optimizer).add("sampler", *sampler);
+  };
+  double last_loss = 0;
+  const auto step = [&](kolo::Communicator& group, std::uint64_t finished) {
+    if (group.rank() == 0 && finished % kStepsPerCheckpoint == 0 && finished > began_at)
+      std::printf("step %llu: loss %.6f\n", static_cast<unsigned long long>(finished), last_loss);
+    std::fflush(stdout);
+    if (finished == steps) return false;
+    const auto share = static_cast<std::size_t>(kBatch / group.size());
+    auto batch = sampler->next(share);
+    if (!batch.has_value()) {
+      sampler->set_epoch(sampler->epoch() + 1);
+      batch = sampler->next(share);
     }
-    ranks = ranks.shrink();  // if more ranks die, the next collective throws, and the loop begins again
-  }
+    const at::Tensor rows = at::tensor(std::vector<std::int64_t>(batch->begin(), batch->end()));
+    optimizer.zero_grad();
+    const at::Tensor loss = loss_of({data.x.index_select(0, rows), data.y.index_select(0, rows)});
+    loss.backward();  // throws PeerLostError on all ranks when one dies: this step is made again without it
+    optimizer.step();
+    last_loss = loss.item<double>();
+    return true;
+  };
+  const std::uint64_t finished = kolo::run_elastic(ranks, options, setup, step);
+  const c10::NoGradGuard no_grad;
+  std::printf("rank %d of %d ends at step %llu with loss %.9f\n", ranks.rank(), ranks.size(),
+              static_cast<unsigned long long>(finished), loss_of(data).item<double>());
 }
 
 }  // namespace

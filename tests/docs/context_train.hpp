@@ -17,6 +17,7 @@
 #include "kolo/train/checkpoint.hpp"
 #include "kolo/train/data.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/elastic.hpp"
 #include "kolo/train/hooks.hpp"
 #include "kolo/train/local.hpp"
 #include "kolo/train/optim.hpp"

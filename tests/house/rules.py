@@ -33,6 +33,7 @@ TRAIN_ROOMS = {
     "pipeline": {"libtorch", "ranks", "placement", "gradients"},
     "tensor": {"libtorch", "ranks", "placement"},
     "hybrid": {"libtorch", "ranks"},
+    "elastic": {"libtorch", "ranks", "placement", "checkpoint"},
 }
 WITH_TORCH = {("train",), ("bindings", "torch"), ("examples", "train"), ("examples", "methods"), ("benchmarks", "train"), ("tests", "train"), ("tests", "torch"), ("tests", "docs"),
               ("examples", "consumer", "train")}

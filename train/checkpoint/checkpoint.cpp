@@ -1,5 +1,7 @@
 #include "kolo/train/checkpoint.hpp"
 
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -47,6 +49,7 @@ struct Checkpoint::State {
     GradientHook* hook = nullptr;
     Save save = {};  ///< of anything else, and of an optimizer of an unknown type
     Load load = {};  ///< also an archive of the file before 0.2
+    Mark mark = {};
 
     /// Of the tensors in a checkpoint.
     std::string prefix(int rank) const {
@@ -73,6 +76,7 @@ struct Checkpoint::State {
   /// Steps that wait for the first use of their parameters are part of the state.
   void touch() const;
   void transfer(Transfer& transfer);
+  void transfer_all(Transfer& transfer);  ///< with random numbers
   void transfer(Entry& entry, Transfer& transfer);
   void require_no_more(const Transfer& transfer, Communicator& communicator) const;
   std::uint64_t load(const std::string& path, bool is_required, Communicator& communicator);
@@ -82,6 +86,8 @@ struct Checkpoint::State {
 
   CheckpointOptions options;
   std::vector<Entry> entries;
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers;  ///< and copies, of the last mark()
+  std::vector<std::function<void()>> positions;
   train::CheckpointCopy copy;
   Communicator of, own;  ///< what save() was called with, and one of the thread's own
   std::thread thread;    ///< writes the copy
@@ -183,6 +189,10 @@ void Checkpoint::State::transfer(Entry& entry, Transfer& transfer) {
 void Checkpoint::State::transfer(Transfer& transfer) {
   touch();
   for (Entry& entry : entries) this->transfer(entry, transfer);
+}
+
+void Checkpoint::State::transfer_all(Transfer& transfer) {
+  this->transfer(transfer);
   const std::string random = of_rank(transfer.rank()) + kRandom;
   if (!transfer.wants(random)) return;
   const at::Tensor state = train::RandomState::of({}).state;
@@ -211,9 +221,9 @@ void Checkpoint::State::require_no_more(const Transfer& transfer, Communicator& 
 
 void Checkpoint::State::load(train::CheckpointReader& reader, const std::string& folder,
                              Communicator& communicator) {
-  Transfer transfer(communicator, &reader);
+  Transfer transfer(communicator.rank(), communicator.size(), &reader);
   train::on_all_ranks(communicator, "load", [&] {
-    const std::string problem = problem_of([&] { this->transfer(transfer); });
+    const std::string problem = problem_of([&] { transfer_all(transfer); });
     if (!problem.empty()) throw std::runtime_error(folder + ": " + problem);
   });
   require_no_more(transfer, communicator);
@@ -338,9 +348,45 @@ Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
                       }});
 }
 
-Checkpoint& Checkpoint::add(std::string name, bool is_own, Save save, Load load) {
-  return state_->add(
-      *this, {.name = std::move(name), .is_own = is_own, .save = std::move(save), .load = std::move(load)});
+Checkpoint& Checkpoint::add(std::string name, bool is_own, Save save, Load load, Mark mark) {
+  return state_->add(*this, {.name = std::move(name),
+                             .is_own = is_own,
+                             .save = std::move(save),
+                             .load = std::move(load),
+                             .mark = std::move(mark)});
+}
+
+std::vector<PlacedParameter> Checkpoint::collect() {
+  Transfer transfer(0, 1);
+  state_->transfer(transfer);
+  return std::move(transfer.held);
+}
+
+void Checkpoint::load(train::StateReader& there) {
+  Transfer transfer(0, 1, &there);
+  state_->transfer(transfer);
+  transfer.run();
+}
+
+void Checkpoint::mark() {
+  const c10::NoGradGuard no_grad;
+  if (state_->buffers.empty()) {
+    for (const State::Entry& entry : state_->entries) {
+      if (entry.module == nullptr) continue;
+      for (const at::Tensor& buffer : entry.module->buffers())
+        state_->buffers.emplace_back(buffer, at::empty_like(buffer));
+    }
+  }
+  for (auto& [buffer, copy] : state_->buffers) copy.copy_(buffer);
+  state_->positions.clear();
+  for (const State::Entry& entry : state_->entries)
+    if (entry.mark) state_->positions.push_back(entry.mark());
+}
+
+void Checkpoint::set_back() {
+  const c10::NoGradGuard no_grad;
+  for (auto& [buffer, copy] : state_->buffers) buffer.copy_(copy);
+  for (const auto& go_back : state_->positions) go_back();
 }
 
 void Checkpoint::save(const std::string& folder, std::uint64_t step, Communicator& communicator) {
@@ -354,8 +400,8 @@ void Checkpoint::save(const std::string& folder, std::uint64_t step, Communicato
   }
   state.copy.take(
       [&] {
-        Transfer transfer(communicator);
-        state.transfer(transfer);
+        Transfer transfer(communicator.rank(), communicator.size());
+        state.transfer_all(transfer);
         return std::move(transfer.held);
       },
       step, communicator);

@@ -152,8 +152,12 @@ void transfer_optimizer(const std::string& name, bool is_own, torch::optim::Opti
         transfer.tensor(whole_tensor(one.name, number));
         transfer.then([made, &value, number] { value = number.item<std::int64_t>(); });
       } else if (transfer.loads()) {
-        transfer.tensor(one, [made, &value, tensor](at::ScalarType type) {
-          return value = at::empty_like(tensor, tensor.options().dtype(type).requires_grad(false));
+        transfer.tensor(one, [made, &value, tensor](const at::Tensor& there) {
+          const bool is_alike = there.sizes() == tensor.sizes() && there.strides() == tensor.strides() &&
+                                there.device() == tensor.device() &&
+                                there.storage().nbytes() == there.nbytes();
+          const auto options = tensor.options().dtype(there.scalar_type()).requires_grad(false);
+          return value = is_alike ? there : at::empty_like(tensor, options);
         });
       } else if (value.defined()) {
         one.tensor = value;

@@ -34,20 +34,30 @@ class DiskFile {
   int fd_;
 };
 
+/// What a Transfer loads from.
+class StateReader {
+ public:
+  virtual ~StateReader() = default;
+  const CheckpointIndex& index() const { return index_; }
+  /// The region's elements as in region_in(), of the type that they have there.
+  virtual at::Tensor read(const PlacedParameter& here) = 0;
+
+ protected:
+  CheckpointIndex index_;
+};
+
 /// Not thread-safe.
-class CheckpointReader {
+class CheckpointReader final : public StateReader {
  public:
   /// Reads the index. Throws std::exception, with the file's name, where there is none, or none that is
   /// whole.
   explicit CheckpointReader(std::string folder);
-  const CheckpointIndex& index() const { return index_; }
   /// Of the index's text.
   std::uint32_t index_crc() const { return index_crc_; }
   /// Reads every file whose number is `rank` modulo `ranks`, and throws std::exception, with its name, unless
   /// it is as the index says and has the parts that the index looks for there.
   void check_files(std::uint64_t rank, std::uint64_t ranks);
-  /// The region's elements as in region_in(), of the type that they have there.
-  at::Tensor read(const PlacedParameter& here);
+  at::Tensor read(const PlacedParameter& here) override;
 
  private:
   struct Open {
@@ -59,7 +69,6 @@ class CheckpointReader {
   Open& open(const std::string& file);
 
   std::string folder_;
-  CheckpointIndex index_;
   std::uint32_t index_crc_ = 0;
   std::map<std::string, std::unique_ptr<Open>> files_;
 };

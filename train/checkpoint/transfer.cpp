@@ -39,7 +39,7 @@ bool Transfer::wants(const std::string& name) const {
   return !loads() || (has(name) && std::cmp_equal(there_->index().files.size(), ranks_));
 }
 
-void Transfer::tensor(PlacedParameter region, std::function<at::Tensor(at::ScalarType)> make) {
+void Transfer::tensor(PlacedParameter region, std::function<at::Tensor(const at::Tensor&)> make) {
   if (!loads()) {
     held.push_back(std::move(region));
     return;
@@ -57,9 +57,9 @@ void Transfer::tensor(PlacedParameter region, std::function<at::Tensor(at::Scala
   const bool is_empty = region.tensor.numel() == 0;
   wanted.insert(region.name);
   then([this, is_empty, type = scalar_type(dtype), region = std::move(region), make = std::move(make)] {
-    const at::Tensor to = make ? make(type) : region.tensor;
+    const at::Tensor values = is_empty ? at::empty({0}, type) : there_->read(region);
+    const at::Tensor to = make ? make(values) : region.tensor;
     if (is_empty) return;
-    const at::Tensor values = there_->read(region);
     to.copy_(values.sizes() == to.sizes() ? values : values.view(to.sizes()));  // a shard has its own sizes
   });
 }

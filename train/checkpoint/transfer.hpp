@@ -28,8 +28,7 @@ PlacedParameter whole_tensor(std::string name, const at::Tensor& values);
 class Transfer {
  public:
   /// Null: saves.
-  Transfer(const Communicator& communicator, CheckpointReader* there = nullptr)
-      : rank_(communicator.rank()), ranks_(communicator.size()), there_(there) {}
+  Transfer(int rank, int ranks, StateReader* there = nullptr) : rank_(rank), ranks_(ranks), there_(there) {}
 
   bool loads() const { return there_ != nullptr; }
   int rank() const { return rank_; }
@@ -42,10 +41,10 @@ class Transfer {
   bool wants(const std::string& name) const;
 
   /// Saves the region, by any rank that has it if `is_trained`, else by the first one; or loads it into its
-  /// tensor, or into the one that `make` returns then for the type that is there. Throws std::runtime_error
-  /// where there is none of this name and shape, and type without `make`; but of float32, float16 and
-  /// bfloat16 one becomes the other: shards in 16 bits have float32 in another wrapper.
-  void tensor(PlacedParameter region, std::function<at::Tensor(at::ScalarType)> make = {});
+  /// tensor, or into the one that `make` returns then for the values that are there, perhaps these. Throws
+  /// std::runtime_error where there is none of this name and shape, and type without `make`; but of float32,
+  /// float16 and bfloat16 one becomes the other: shards in 16 bits have float32 in another wrapper.
+  void tensor(PlacedParameter region, std::function<at::Tensor(const at::Tensor& values)> make = {});
   /// Saves what `get` returns, on rank 0 or on each rank, or gives `set` what is there.
   void text(const std::string& name, bool is_own, const std::function<std::string()>& get,
             std::function<void(const std::string&)> set);
@@ -62,7 +61,7 @@ class Transfer {
 
  private:
   int rank_, ranks_;
-  CheckpointReader* there_;
+  StateReader* there_;
   std::vector<std::function<void()>> steps_;
 };
 

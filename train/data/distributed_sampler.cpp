@@ -65,6 +65,19 @@ std::int64_t DistributedSampler::share_of(std::int64_t samples) const noexcept {
   return options_.drop_last ? samples / ranks_ : (samples + ranks_ - 1) / ranks_;
 }
 
+DistributedSampler::Position DistributedSampler::position() const noexcept {
+  return {state_->epoch, state_->taken, state_->position, state_->has_ended, state_->is_loaded};
+}
+
+void DistributedSampler::seek(const Position& to) {
+  if (to.epoch != state_->epoch || to.taken != state_->taken) state_->order.clear();
+  state_->epoch = to.epoch;
+  state_->taken = to.taken;
+  state_->position = to.taken_here;
+  state_->has_ended = to.has_ended;
+  state_->is_loaded = to.is_loaded;
+}
+
 void DistributedSampler::reset(train::SamplerSize size) {
   if (size.has_value()) {
     if (*size > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()))

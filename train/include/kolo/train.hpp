@@ -7,6 +7,7 @@
 #include "kolo/train/checkpoint.hpp"
 #include "kolo/train/data.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/elastic.hpp"
 #include "kolo/train/figures.hpp"
 #include "kolo/train/grid.hpp"
 #include "kolo/train/group_functions.hpp"

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/hooks.hpp"
@@ -22,12 +23,21 @@ namespace kolo {
 
 namespace train {
 
+class ElasticRun;
+class StateReader;
+
 /// What has save() and load() for libtorch's archives.
 template <typename T>
 concept SavesAndLoads = requires(T& thing, torch::serialize::OutputArchive& out,
                                  torch::serialize::InputArchive& in) {
   thing.save(out);
   thing.load(in);
+};
+
+/// What a step changes before it is over, and run_elastic() sets back where a step breaks off.
+template <typename T>
+concept Seekable = requires(T& thing) {
+  thing.seek(thing.position());
 };
 
 /// What knows which regions of a model this rank has.
@@ -134,15 +144,28 @@ class Checkpoint {
  private:
   using Save = std::function<void(torch::serialize::OutputArchive&)>;
   using Load = std::function<void(torch::serialize::InputArchive&)>;
+  using Mark = std::function<std::function<void()>()>;  ///< returns what goes back
   Checkpoint& add(std::string name, bool is_own, torch::nn::Module& module);
   Checkpoint& add(std::string name, bool is_own, torch::optim::Optimizer& optimizer);
-  Checkpoint& add(std::string name, bool is_own, Save save, Load load);
+  Checkpoint& add(std::string name, bool is_own, Save save, Load load, Mark mark);
   template <Archived T>
   Checkpoint& add(std::string name, bool is_own, T& thing) {
+    Mark mark;
+    if constexpr (train::Seekable<T>)
+      mark = [&thing] { return [&thing, at = thing.position()] { thing.seek(at); }; };
     return add(
         std::move(name), is_own, [&thing](auto& archive) { thing.save(archive); },
-        [&thing](auto& archive) { thing.load(archive); });
+        [&thing](auto& archive) { thing.load(archive); }, std::move(mark));
   }
+
+  friend class train::ElasticRun;
+  /// All that this rank has, as if it were one rank of one; random numbers are not among it. load() is the
+  /// inverse, and gives optimizers the very tensors where it can.
+  std::vector<PlacedParameter> collect();
+  void load(train::StateReader& there);
+  /// set_back() undoes what a step that has broken off since mark() has done to buffers and positions.
+  void mark();
+  void set_back();
 
   struct State;
   std::unique_ptr<State> state_;

@@ -75,6 +75,19 @@ class DistributedSampler : public train::SamplerBase {
   /// The next indices of this rank in the epoch, `count` of them or what is left; nothing after the last.
   train::SamplerBatch next(std::size_t count) override;
 
+  /// Where this rank is.
+  struct Position {
+    std::uint64_t epoch;     ///< as epoch()
+    std::int64_t taken;      ///< samples that all ranks had taken before the state was loaded
+    std::size_t taken_here;  ///< samples that next() has given since
+    bool has_ended;          ///< reset() goes on to the next epoch
+    bool is_loaded;          ///< reset() goes on within this one
+  };
+  /// For seek().
+  Position position() const noexcept;
+  /// Goes back to where it was, as if next() and set_epoch() had not been called since.
+  void seek(const Position& position);
+
   /// Epoch and position, for checkpoints; all ranks must have taken as many. Any number of ranks may load
   /// them and goes on with what is left of the epoch, in its order. load() throws InvalidArgumentError for a
   /// state of another size, seed or options. A data loader with workers asks for batches ahead of those that

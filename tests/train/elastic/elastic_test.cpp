@@ -1,0 +1,305 @@
+// run_elastic() with real processes: training whose ranks are killed and stopped, and to which newcomers
+// come, ends as if nothing had been. KOLO_TEST_KILLS: how often.
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kolo/kolo.hpp"
+#include "kolo/train/data.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/elastic.hpp"
+#include "ranks/agreement.hpp"
+#include "support/temporary_folder.hpp"
+#include "train/support/models.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kSlots = 1024, kGroups = 4096;
+constexpr std::int64_t kSamples = 480, kBatch = 12;
+
+/// A process has taken a sample in a step of a group.
+struct Dealt {
+  std::int64_t group, step, sample;
+};
+
+/// What the ranks tell this process, in memory that all share.
+struct Told {
+  std::atomic<std::int64_t> step = 0, steps = 0;  // the last one that has begun; how many there are
+  std::array<std::atomic<int>, kSlots> sizes{};   // of the group in which each process is
+  std::array<double, kSlots> loss{}, drawn{}, forwards{};
+  std::array<std::uint64_t, kSlots> hash{};
+  std::atomic<std::size_t> groups = 0, records = 0;
+  std::array<std::atomic<std::int64_t>, kGroups> lost{};  // ns, by group; 0: no rank was lost
+  std::atomic<int> descriptors = 0;                       // of the last process that has come into a group
+  Dealt dealt[1 << 20];
+};
+
+/// Counts its forwards in a buffer.
+struct NetImpl : torch::nn::Module {
+  NetImpl() : first(8, 24), last(24, 1), forwards(at::zeros({1})) {
+    register_module("first", first);
+    register_module("last", last);
+    register_buffer("forwards", forwards);
+    fill(*this, 1);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    if (is_training()) forwards.add_(1);
+    return last(at::tanh(first(x)));
+  }
+
+  torch::nn::Linear first, last;
+  at::Tensor forwards;
+};
+TORCH_MODULE(Net);
+
+class ElasticTraining : public ::testing::Test {
+ protected:
+  /// `size`: of the first group; 0: a newcomer.
+  void start(int size, std::int64_t least = 1) {
+    const std::size_t slot = pids_.size();
+    std::fflush(stdout);
+    pids_.push_back(::fork());
+    if (pids_.back() != 0) return alive_.push_back(slot);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::setenv("KOLO_LOG", "info", 1);
+    ::setenv("KOLO_HEARTBEAT", "2", 0);
+    ::dup2(::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
+    try {
+      at::set_num_threads(1);
+      torch::manual_seed(size == 0 ? 1'000'000 : slot);
+      live(slot, size, least);
+    } catch (const std::exception& error) {
+      std::cerr << "process " << slot << ": " << error.what() << '\n';
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+
+  void live(std::size_t slot, int size, std::int64_t least) {
+    const auto store = make_file_store(folder_ / "store");
+    Net net;
+    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.02).momentum(0.9));
+    const at::Tensor x = numbers(kSamples, 8, 3), y = x.sin().sum(1, true);
+    const Options job{.timeout = 20s, .program = describe_model(*net)};
+    ElasticOptions options{
+        .least = static_cast<int>(least), .most = 4, .folder = path_, .save_every = save_every_};
+    options.join = [&] { return Communicator::join(store, job); };
+    Communicator ranks = size == 0
+                             ? options.join()
+                             : Communicator::create(store, size == 1 ? 0 : static_cast<int>(slot), size, job);
+    std::optional<DistributedDataParallel<NetImpl>> model;
+    std::optional<DistributedSampler> sampler;
+    std::int64_t group = 0;
+    const auto setup = [&](Communicator& c, Checkpoint& state) {
+      model.emplace(net.ptr(), c, small_buckets());
+      sampler.emplace(kSamples, c.rank(), c.size());
+      if (c.rank() == 0) group = static_cast<std::int64_t>(told_->groups++);
+      c.broadcast(Buffer(&group, 1, DType::int64), 0);
+      state.add("model", *model).add("optimizer", optimizer).add("sampler", *sampler);
+    };
+    options.on_change = [&](const ElasticChange& change) {
+      told_->sizes[slot] = change.size;
+      if (!change.why.empty() && change.size_before > 0)
+        told_->lost[static_cast<std::size_t>(group)] = std::chrono::nanoseconds(change.lost).count();
+      const std::filesystem::directory_iterator open("/proc/self/fd");
+      told_->descriptors = static_cast<int>(std::distance(begin(open), end(open)));
+      std::cerr << "process " << slot << ": rank " << change.rank << " of " << change.size
+                << " goes on after step " << change.step << " with " << change.origin << ": " << change.why
+                << '\n';
+    };
+    run_elastic(ranks, options, setup, [&](Communicator& c, std::uint64_t finished) {
+      if (std::cmp_equal(finished, told_->steps.load())) return false;
+      const auto share = static_cast<std::size_t>(kBatch / c.size());
+      auto batch = sampler->next(share);
+      if (!batch.has_value()) {
+        sampler->set_epoch(sampler->epoch() + 1);
+        batch = sampler->next(share);
+      }
+      std::vector<std::int64_t> mine(batch->begin(), batch->end());
+      const auto step = static_cast<std::int64_t>(finished);
+      for (const std::int64_t sample : mine) told_->dealt[told_->records++] = {group, step, sample};
+      told_->step = step;
+      const at::Tensor rows = at::tensor(mine);
+      optimizer.zero_grad();
+      squares((*model)(x.index_select(0, rows)), y.index_select(0, rows)).backward();
+      optimizer.step();
+      std::this_thread::sleep_for(1ms);
+      return true;
+    });
+    const c10::NoGradGuard no_grad;
+    net->eval();
+    const auto state = bits(net->parameters());
+    told_->hash[slot] = train::hash_of(state.data(), state.size());
+    told_->loss[slot] = squares(net->forward(x), y).item<double>();
+    told_->forwards[slot] = net->forwards.item<double>();
+    told_->drawn[slot] = at::rand({1}, at::kDouble).item<double>();
+  }
+
+  template <typename Condition>
+  bool await(const Condition& condition) {
+    const auto deadline = Clock::now() + 30s;
+    while (!condition()) {
+      if (Clock::now() > deadline) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+
+  /// Whether all who live are soon in one group.
+  bool all_meet() {
+    return await([this] {
+      return std::ranges::all_of(
+          alive_, [this](std::size_t slot) { return told_->sizes[slot] == static_cast<int>(alive_.size()); });
+    });
+  }
+
+  bool make_steps(std::int64_t steps) {
+    const std::int64_t end = told_->step + steps;
+    return await([this, end] { return told_->step >= end; });
+  }
+
+  void kill_one(std::size_t which) {
+    const std::size_t slot = alive_[which];
+    alive_.erase(alive_.begin() + static_cast<std::ptrdiff_t>(which));
+    ::kill(pids_[slot], SIGKILL);
+    ::waitpid(pids_[slot], nullptr, 0);
+  }
+
+  void expect_all_end(int code = 0) {
+    for (const std::size_t slot : alive_) {
+      int status = -1;
+      ::waitpid(pids_[slot], &status, 0);
+      EXPECT_EQ(status, code << 8) << "process " << slot;
+    }
+  }
+
+  /// In each step the samples that the last group to make it has dealt: each sample of an epoch once.
+  void expect_all_samples_once() {
+    std::map<std::int64_t, std::map<std::int64_t, std::vector<std::int64_t>>> by_step;
+    for (std::size_t i = 0; i < told_->records; ++i)
+      by_step[told_->dealt[i].step][told_->dealt[i].group].push_back(told_->dealt[i].sample);
+    ASSERT_EQ(by_step.size(), static_cast<std::size_t>(told_->steps));
+    std::vector<int> seen(kSamples);
+    for (const auto& [step, groups] : by_step) {
+      for (const std::int64_t sample : groups.rbegin()->second) ++seen[static_cast<std::size_t>(sample)];
+      if ((step + 1) * kBatch % kSamples != 0) continue;
+      EXPECT_EQ(seen, std::vector<int>(kSamples, static_cast<int>((step + 1) * kBatch / kSamples)))
+          << "step " << step;
+    }
+  }
+
+  void TearDown() override {
+    while (!alive_.empty()) kill_one(0);
+    if (HasFailure() || std::getenv("KEEP")) std::cout << std::ifstream(log_).rdbuf();
+    ::munmap(told_, sizeof(Told));
+  }
+
+  const TemporaryFolder folder_;
+  const std::string log_ = folder_ / "log";
+  std::string path_ = folder_ / "run";
+  std::uint64_t save_every_ = 7;
+  Told* const told_ =
+      new (::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Told;
+  std::vector<int> pids_;
+  std::vector<std::size_t> alive_;  // slots
+};
+
+std::set<std::string> names_in(const char* folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+TEST_F(ElasticTraining, EndsAsIfNothingHadBeen) {
+  const char* const wanted = std::getenv("KOLO_TEST_KILLS");
+  const int kills = wanted != nullptr ? std::atoi(wanted) : 3;
+  told_->steps = 40'000;
+  const auto files = names_in("/dev/shm");
+  std::mt19937 random(5);
+  const auto chance = [&](std::size_t below) { return random() % below; };
+  for (int rank = 0; rank < 3; ++rank) start(3);
+  ASSERT_TRUE(all_meet());
+  int descriptors = 0, newcomers = 0, stops = 0;
+  for (int kill = 0; kill < kills;) {
+    ASSERT_TRUE(make_steps(5));
+    std::this_thread::sleep_for(std::chrono::microseconds(chance(4'000)));
+    const std::size_t which = chance(alive_.size());
+    if (alive_.size() < 2 || (alive_.size() < 4 && chance(2) == 0)) {
+      start(0);
+      ++newcomers;
+    } else if (chance(4) == 0) {
+      ::kill(pids_[alive_[which]], SIGSTOP);  // now and then for so long that the others go on without it
+      std::this_thread::sleep_for(chance(2) == 0 ? 20ms : 3s);
+      ::kill(pids_[alive_[which]], SIGCONT);
+      ++stops;
+    } else {
+      kill_one(which);
+      if (++kill == 5) descriptors = told_->descriptors;
+    }
+    ASSERT_TRUE(all_meet()) << kill << " kills, " << alive_.size() << " live";
+  }
+  const std::int64_t epoch = kSamples / kBatch;
+  told_->steps = (told_->step / epoch + 2) * epoch;
+  expect_all_end();
+  expect_all_samples_once();
+  std::set<double> drawn;
+  for (const std::size_t slot : alive_) {
+    EXPECT_EQ(told_->hash[slot], told_->hash[alive_.front()]);
+    EXPECT_EQ(told_->forwards[slot], static_cast<double>(told_->steps)) << "a forward counts twice";
+    drawn.insert(told_->drawn[slot]);
+  }
+  EXPECT_EQ(drawn.size(), alive_.size()) << "two ranks draw the same random numbers";
+  EXPECT_TRUE(kills < 20 || told_->descriptors < descriptors + 20)
+      << descriptors << ' ' << told_->descriptors;
+  EXPECT_EQ(names_in("/dev/shm"), files);
+  const double loss = told_->loss[alive_.front()];
+  std::vector<std::int64_t> lost;
+  for (const auto& time : told_->lost)
+    if (time > 0) lost.push_back(time);
+  std::ranges::sort(lost);
+  ASSERT_FALSE(lost.empty());
+  std::printf(
+      "%d kills, %d stops, %d newcomers, %lld steps; time lost: median %.0f ms, worst %.0f ms of %zu\n",
+      kills, stops, newcomers, static_cast<long long>(told_->steps),
+      static_cast<double>(lost[lost.size() / 2]) / 1e6, static_cast<double>(lost.back()) / 1e6, lost.size());
+  alive_.clear();
+  std::filesystem::remove_all(folder_ / "store");
+  path_.clear();
+  start(1);
+  expect_all_end();
+  EXPECT_NEAR(loss, told_->loss[alive_.front()], 1e-3 * loss);
+  alive_.clear();
+}
+
+}  // namespace
+}  // namespace kolo::test
