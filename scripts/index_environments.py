@@ -11,7 +11,6 @@ PACKAGES = {
     "oneccl": ["impi-rt==2021.18.1", "impi-devel==2021.18.1", "intel-cmplr-lib-rt==2026.2.0", "tcmlib==1.6.0"],
     "tensorboard": ["tensorboard==2.21.0"],
     "safetensors": ["safetensors==0.5.3"],  # 0.6 does not import with Debian 12's torch
-    "torch": ["torch==2.15.0"],
     "torch2.11": ["torch==2.11.0", "pytest", "numpy"],
     "torch2.13": ["torch==2.13.0", "pytest", "numpy"],
     "torch2.15": ["torch==2.15.0", "pytest", "numpy"],

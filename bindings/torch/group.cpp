@@ -55,19 +55,27 @@ std::vector<std::uint64_t> counts_of(const Group::Splits& splits, const at::Tens
 }  // namespace
 
 Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool has_key,
-             const GroupOptions& options, std::string name)
-    : Base(rank, size), options_(c10::make_intrusive<GroupOptions>(options)), name_(std::move(name)) {
-  const auto view = std::make_shared<StoreView>(store);
+             const GroupOptions& options, std::string name, bool is_lazy)
+    : Base(rank, size),
+      store_(store),
+      has_key_(has_key),
+      options_(c10::make_intrusive<GroupOptions>(options)),
+      name_(std::move(name)) {
   if (!options_->timeline.empty()) timeline_ = std::make_shared<Timeline>();
-  const auto meet = [&] {
-    kolo::Options options;
-    options.timeout = nanoseconds_of(options_->timeout);
-    options.timeline = timeline_;
-    if (!has_key && size > 1) options.key = key_from(*view, rank, size, options.timeout);
-    return Communicator::create(view, rank, size, options);
-  };
+  if (!is_lazy) meet(store, options_->timeout);
+  enrol();
+}
+
+void Group::meet(const c10::intrusive_ptr<c10d::Store>& store, Timeout timeout) {
+  const auto view = std::make_shared<StoreView>(store);
   // Only the main thread can tell of Ctrl-C.
-  auto met = std::async(std::launch::async, meet);
+  auto met = std::async(std::launch::async, [&] {
+    kolo::Options options;
+    options.timeout = nanoseconds_of(timeout);
+    options.timeline = timeline_;
+    if (!has_key_ && size_ > 1) options.key = key_from(*view, rank_, size_, options.timeout);
+    return Communicator::create(view, rank_, size_, options);
+  });
   while (met.wait_for(kSignalInterval) != std::future_status::ready) {
     try {
       check_signals();
@@ -77,29 +85,31 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, b
       throw;
     }
   }
-  communicator_ = met.get();
-  has_network_ = is_linked_by(communicator_, "tcp");
+  Communicator made = met.get();
+  made.set_timeout(nanoseconds_of(options_->timeout));
+  has_network_ = is_linked_by(made, "tcp");
   try {
     if (options_->wire || !options_->algorithm.empty())
-      communicator_.estimate("all_reduce", 1, {.algorithm = options_->algorithm, .wire = options_->wire});
+      made.estimate("all_reduce", 1, {.algorithm = options_->algorithm, .wire = options_->wire});
   } catch (const InvalidArgumentError& error) {
     throw std::invalid_argument(std::string("kolo_torch.Options: ") + error.what());
   }
   static std::atomic<bool> is_known{false};  // to rank 0 of this process's first group, which has told of it
-  if (!has_key && has_network_ && !is_known.exchange(true) && rank == 0) {
+  if (!has_key_ && has_network_ && !is_known.exchange(true) && rank_ == 0) {
     TORCH_WARN(
         "kolo: the key with which ranks prove that they belong to the job comes through its store. A process "
         "that reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
   }
   if (has_network_) {
-    const std::string network = communicator_.network();
+    const std::string network = made.network();
     // What KOLO_INTERFACE tells asks no name server.
     const std::string name = network.ends_with(", as told") ? std::string() : misleading_name(network);
     if (!name.empty()) {
       TORCH_WARN_ONCE("kolo: ", name, ", and kolo listens at ", network, " (KOLO_INTERFACE names another)");
     }
   }
-  enrol();
+  const std::lock_guard lock(mutex_);
+  communicator_ = std::move(made);
 }
 
 bool Group::is_linked_by(const Communicator& communicator, std::string_view transport) {
@@ -131,6 +141,7 @@ Communicator Group::communicator() const {
   std::unique_lock lock(mutex_);
   if (communicator_.valid()) return communicator_;
   lock.unlock();
+  if (!is_closed()) throw std::runtime_error("kolo: this process group has no ranks before reconfigure()");
   Call::stay_if_process_ends();
   throw std::runtime_error("kolo: this process group was destroyed");
 }
@@ -175,14 +186,22 @@ void Group::shutdown() {
 
 void Group::shutdown(Timeout patience) {
   const WithoutLock unlocked;
-  const auto end = std::chrono::steady_clock::now() + patience;
-  Communicator last;  // ends after the sends
-  Pending pending;
   std::shared_ptr<Timeline> timeline;
   {
     const std::lock_guard lock(mutex_);
-    std::swap(last, communicator_);
     std::swap(timeline, timeline_);
+  }
+  end_calls(patience);
+  if (timeline != nullptr) write_timeline(*timeline);
+}
+
+void Group::end_calls(Timeout patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  Communicator last;  // ends after the sends
+  Pending pending;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(last, communicator_);
     std::swap(pending, pending_);
   }
   for (const auto& entry : pending) {
@@ -192,7 +211,6 @@ void Group::shutdown(Timeout patience) {
   }
   if (last.valid()) sparse_.end(last);
   *closed_ = true;
-  if (timeline != nullptr) write_timeline(*timeline);
 }
 
 void Group::write_timeline(const Timeline& timeline) const {

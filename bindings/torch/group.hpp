@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -48,9 +49,10 @@ class Group final : public Base {
 
   /// Blocks until all ranks have come to the store; Ctrl-C ends that. `has_key`: the environment has the
   /// job's key. Else it comes through the store. `name`: in the names of timelines; the same on all ranks.
-  /// Throws std::invalid_argument for options that no call could have. Python's lock must not be held.
+  /// `is_lazy`: the ranks come to reconfigure(), and `rank` and `size` mean nothing. Throws
+  /// std::invalid_argument for options that no call could have. Python's lock must not be held.
   Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool has_key,
-        const GroupOptions& options, std::string name);
+        const GroupOptions& options, std::string name, bool is_lazy = false);
   /// A part of another group.
   Group(Communicator communicator, const GroupOptions& options);
   /// As shutdown().
@@ -132,6 +134,18 @@ class Group final : public Base {
   c10::intrusive_ptr<Base> shrink(const std::vector<std::int64_t>& excluded, int flags,
                                   const c10::intrusive_ptr<Base::Options>& options);
 
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  bool supportsReconfigure() const override {
+    return store_ != nullptr;
+  }
+  /// Unlike that of any other backend. The addresses of its rank come through the group's store.
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  /// All that are to be ranks call it, newcomers too. Ends the calls of the ranks before, blocks until all
+  /// have come to the store, and returns a Work that is done. After an error, the group has no ranks until
+  /// the next reconfigure().
+  Started reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
+
   /// shutdown() of all groups of the process.
   static void shutdown_all(bool waits_for_sends);
 
@@ -144,6 +158,8 @@ class Group final : public Base {
   Started together(c10d::OpType type, const char* name, const Tensors& out, const Tensors& in,
                    const Add& add);
   void wait_for(const kolo::Work& work, const char* name, const at::Tensor& in, const at::Tensor& out) const;
+  void meet(const c10::intrusive_ptr<c10d::Store>& store, Timeout timeout);
+  void end_calls(Timeout patience);
   void write_timeline(const Timeline& timeline) const;
   static bool is_linked_by(const Communicator& communicator, std::string_view transport);
   void enrol();
@@ -156,9 +172,11 @@ class Group final : public Base {
     return std::make_shared<Call>(name, closed_, waits);
   }
 
-  const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
+  const c10::intrusive_ptr<c10d::Store> store_ = {};  // null: a part of another group
+  const bool has_key_ = false;
+  std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
   mutable std::mutex mutex_;
-  Communicator communicator_;  // without a group after shutdown()
+  Communicator communicator_;  // without a group after shutdown(), and before reconfigure() if that makes it
   SparseSums sparse_;
   Pending pending_;                  // calls that may not be done
   std::shared_ptr<Call> coalesced_;  // between startCoalescing() and endCoalescing(): ends after all calls
@@ -169,6 +187,8 @@ class Group final : public Base {
   const std::int64_t process_ = ::getpid();
   std::shared_ptr<Timeline> timeline_;  // null: none, or it was written
   bool has_network_ = false;            // TCP links this rank to another one
+  mutable std::string handle_;          // empty before get_reconfigure_handle()
+  std::set<std::int64_t> uuids_;        // with which it was reconfigured
 };
 
 template <typename Asked>

@@ -64,12 +64,12 @@ Raises ValueError: here for an unknown format, when the group is made for an alg
       .def_property_readonly("timeline", [](const GroupOptions& o) { return o.timeline.string(); });
   module.def("create_backend", [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                   std::chrono::milliseconds timeout, bool has_key,
-                                  const GroupOptions* options, std::string name) {
+                                  const GroupOptions* options, std::string name, bool is_lazy) {
     const WithoutLock unlocked;
     GroupOptions own = options == nullptr ? GroupOptions() : *options;
     own.timeout = timeout;
     return c10::intrusive_ptr<Base>(
-        c10::make_intrusive<Group>(store, rank, size, has_key, own, std::move(name)));
+        c10::make_intrusive<Group>(store, rank, size, has_key, own, std::move(name), is_lazy));
   });
   module.def("is_kolo", [](Base& base) { return dynamic_cast<Group*>(&base) != nullptr; });
   module.def("abort", [](Base& base) { group_of(base).abort(); });

@@ -36,7 +36,7 @@ class Launchers(unittest.TestCase):
         self.expect_sum(place / "bin/mpiexec", "-n", str(RANKS))
 
     def test_torchrun(self):
-        place = environment(FOLDER, "torch")
+        place = environment(FOLDER, "torch2.15")
         self.expect_sum(place / "bin/torchrun", "--standalone", "--no-python", "--nproc-per-node", str(RANKS))
 
 

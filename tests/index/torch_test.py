@@ -29,7 +29,7 @@ class WithAnotherTorch(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.torch = site_packages(environment(FOLDER, "torch")) / "torch"
+        cls.torch = site_packages(environment(FOLDER, "torch2.15")) / "torch"
         cls.prefix = cls.torch / "share/cmake"  # as torch.utils.cmake_prefix_path says
         configure(SOURCE, BUILD, [cls.prefix])
         run("cmake", "--build", BUILD)
@@ -53,6 +53,18 @@ class WithAnotherTorch(unittest.TestCase):
         run("cmake", "--build", build)
         self.expect_one_torch(build / "program")
         print(run(INSTALLED / "bin/kolo", "run", "-n", "2", "--", build / "program"))
+
+
+class TheBackend(unittest.TestCase):
+    """What of kolo_torch only this PyTorch has."""
+
+    def test_groups_whose_ranks_change(self):
+        build, python = FOLDER / "with-torch-backend", environment(FOLDER, "torch2.15") / "bin/python"
+        configure(SOURCE, build, [], "-D", "KOLO_TORCH=ON", "-D", f"Python3_EXECUTABLE={python}", "-D", "KOLO_TRAIN=OFF",
+                  "-D", "KOLO_CLI=OFF", "-D", "KOLO_INSTALL=OFF")
+        run("cmake", "--build", build, "--target", "kolo_torch")
+        run("env", f"PYTHONPATH={build / 'python'}", "OMP_NUM_THREADS=1", python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+            SOURCE / "tests/torch/test_reconfigure.py")
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)

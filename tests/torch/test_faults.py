@@ -37,6 +37,24 @@ def test_a_rank_that_is_killed_is_named(size):
     assert ranks.exit_codes[1] == -signal.SIGKILL
 
 
+def begins_anew(rank, size, store):
+    dist.all_reduce(torch.ones(3))
+    if rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="rank 0"):
+        dist.all_reduce(torch.ones(100_000))
+    dist.destroy_process_group()
+    dist.init_process_group("kolo", init_method=f"file://{store}", rank=rank - 1, world_size=size - 1)
+    data = torch.full((100_000,), float(rank))
+    dist.all_reduce(data)
+    assert data.eq(sum(range(1, size))).all()
+
+
+def test_survivors_make_a_group_anew(tmp_path):
+    results = Ranks(3, begins_anew, tmp_path / "store").join()
+    assert [rank for rank, result in enumerate(results) if isinstance(result, Failed)] == [0], results
+
+
 @pytest.mark.parametrize("here", [[0], [1], [0, 1, 3]])
 def test_ranks_that_do_not_come_are_named(tmp_path, here):
     missing = [str(rank) for rank in range(4) if rank not in here]

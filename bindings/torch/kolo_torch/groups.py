@@ -21,11 +21,12 @@ _OPTIONS_OF_OTHERS = tuple(base.Options for base in (dist.ProcessGroup, getattr(
                            if hasattr(base, "Options"))
 
 
-def create_backend(store, rank, size, timeout=DEFAULT_TIMEOUT, options=None, name="group"):
+def create_backend(store, rank, size, timeout=DEFAULT_TIMEOUT, options=None, name="group", enable_reconfigure=False):
     """Makes a backend without init_process_group(): rank `rank` of `size` that meet in `store`, any store of torch.distributed.
 
     Blocks until all ranks have come. `timeout`: the longest time without any progress in a call. `options`: an Options, the same on
-    all ranks. `name`: of the group, in its timelines.
+    all ranks. `name`: of the group, in its timelines. `enable_reconfigure`: waits for nobody, and has its ranks from reconfigure() on
+    (PyTorch 2.15 and later).
     """
     has_key = any(os.environ.get(name) for name in ("KOLO_KEY", "KOLO_KEY_FILE"))
     if os.environ.get("KOLO_TLS") == "1" and not has_key:
@@ -33,7 +34,7 @@ def create_backend(store, rank, size, timeout=DEFAULT_TIMEOUT, options=None, nam
                          "a process that reaches the job's store could read one that comes through it")
     if not os.environ.get("KOLO_INTERFACE") and os.environ.get("GLOO_SOCKET_IFNAME"):
         os.environ["KOLO_INTERFACE"] = os.environ["GLOO_SOCKET_IFNAME"].split(",")[0]
-    return _native.create_backend(store, rank, size, timeout, has_key, options, name)
+    return _native.create_backend(store, rank, size, timeout, has_key, options, name, enable_reconfigure)
 
 
 def create_from_torch(group, options):
@@ -41,7 +42,8 @@ def create_from_torch(group, options):
     if options is not None and not isinstance(options, (_native.Options, *_OPTIONS_OF_OTHERS)):
         raise TypeError(f"pg_options of the backend \"kolo\" are a kolo_torch.Options, and not a {type(options).__name__}")
     options = options if isinstance(options, _native.Options) else None
-    return create_backend(group.store, group.group_rank, group.group_size, group.timeout, options, group.group_id)
+    return create_backend(group.store, group.group_rank, group.group_size, group.timeout, options, group.group_id,
+                          getattr(group, "enable_reconfigure", False))
 
 
 def abort(group=None):
