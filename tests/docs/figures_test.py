@@ -72,7 +72,7 @@ def problems():
                 count += 1
                 if missing := [what for what, pattern in EVIDENCE.items() if not pattern.search(section)]:
                     yield f"{name}:{line}: the section lacks {', '.join(missing)} of this table's figures"
-    if count < 20:
+    if count < 10:
         yield f"only {count} tables of figures were found"
 
 
