@@ -335,8 +335,7 @@ def layers(_):
     def height(room):
         return 1 + max(map(height, uses[room]), default=-1)
 
-    training = sum((folder / "CMakeLists.txt").exists() or any(folder.glob("*.cpp")) for folder in (ROOT / "train").iterdir())
-    rows = [("n1", [("programs", "C++, C"), ("train", f"{training} rooms, libtorch"), ("bindings", "PyTorch"), ("cli", "kolo")]),
+    rows = [("n1", [("programs", "C++, C"), ("train", "over libtorch"), ("bindings", "PyTorch"), ("cli", "kolo")]),
             ("n4", [("include/kolo", "the public API")])]
     for level in range(max(map(height, uses)), -1, -1):
         rows.append(("n2", [(room, ROOMS[room]) for room in uses if height(room) == level]))
