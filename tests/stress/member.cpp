@@ -28,7 +28,8 @@ using std::chrono::milliseconds;
 
 constexpr int kStepsBetweenSums = 2;
 constexpr std::chrono::microseconds kPause{500};  // for newcomers, which start on the same cores
-constexpr std::chrono::seconds kQueueTime{5};     // in one store
+constexpr std::chrono::seconds kOpenTime{1};
+constexpr std::chrono::seconds kQueueTime{5};  // in one store
 constexpr double kComingTime = 60;
 
 constexpr int kMostDescriptors = 256;
@@ -107,7 +108,7 @@ class Member {
             .process = role_.process};
   }
   std::shared_ptr<Store> serve();
-  std::shared_ptr<Store> open_store();
+  std::shared_ptr<Store> open_store(std::chrono::nanoseconds timeout);
   Communicator come();
   Communicator join();
   Communicator regroup(Communicator last);
@@ -130,19 +131,18 @@ std::shared_ptr<Store> Member::serve() {
   return connect_tcp_store("127.0.0.1", server_->port(), "", std::chrono::seconds(5));
 }
 
-std::shared_ptr<Store> Member::open_store() {
+std::shared_ptr<Store> Member::open_store(std::chrono::nanoseconds timeout) {
   if (!role_.file.empty()) return make_file_store(role_.file);
   while (control_.store_port == 0) std::this_thread::sleep_for(milliseconds(1));
-  return connect_tcp_store("127.0.0.1", static_cast<std::uint16_t>(control_.store_port.load()), "",
-                           std::chrono::seconds(1));
+  return connect_tcp_store("127.0.0.1", static_cast<std::uint16_t>(control_.store_port.load()), "", timeout);
 }
 
 Communicator Member::come() {
   if (role_.size == 0) return join();
   const bool serves = role_.file.empty() && role_.slot == 0;
   is_newcomer_ = false;
-  return Communicator::create(serves ? serve() : open_store(), static_cast<int>(role_.slot), role_.size,
-                              options(limits_.timeout));
+  return Communicator::create(serves ? serve() : open_store(limits_.timeout), static_cast<int>(role_.slot),
+                              role_.size, options(limits_.timeout));
 }
 
 /// As a launcher that names the present store, since that may die with its rank at any time.
@@ -150,7 +150,7 @@ Communicator Member::join() {
   is_newcomer_ = true;
   for (const double until = now() + kComingTime;;) {
     try {
-      Communicator made = Communicator::join(open_store(), options(kQueueTime));
+      Communicator made = Communicator::join(open_store(kOpenTime), options(kQueueTime));
       made.set_timeout(limits_.timeout);
       return returned(std::move(made));
     } catch (const RendezvousError&) {
@@ -237,7 +237,7 @@ void Member::live() {
 void Member::be_refused() {
   for (const double until = now() + kComingTime; now() < until;) {
     try {
-      (void)Communicator::join(open_store(), options(kQueueTime));
+      (void)Communicator::join(open_store(kOpenTime), options(kQueueTime));
       throw Wrong("a stranger has come in");
     } catch (const MismatchError&) {
       return;
