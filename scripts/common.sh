@@ -42,3 +42,13 @@ environment_beside() {
   "$python" -c 'import sys; print(*(path for path in sys.path if path.endswith("-packages")), sep="\n")' >"$packages/beside.pth"
   "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"
 }
+
+# tool_for_docs: builds the kolo tool, without what only training needs, and prints its path.
+tool_for_docs() {
+  {
+    scripts/install-dependencies --for build &&
+      configure build/docs -D KOLO_TRAIN=OFF -D KOLO_BENCH=OFF -D KOLO_TESTS=OFF &&
+      cmake --build build/docs -j "$(compile_jobs)" --target kolo_cli
+  } >&2 || return
+  echo build/docs/bin/kolo
+}
