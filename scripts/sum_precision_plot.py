@@ -2,12 +2,11 @@
 import math
 from xml.sax.saxutils import escape
 
-from comparison_plot import COLORS, DARK, STYLE, spread
+from comparison_plot import COLORS, DARK, STYLE, WIDTH, heading
 
-WIDTH, HEIGHT = 880, 768
-PANEL_WIDTH, PANEL_HEIGHT = 286, 256
-LEFTS, TOPS = (82, 404), (124, 444)
-LABELS = LEFTS[1] + PANEL_WIDTH + 22
+HEIGHT = 676
+PANEL_WIDTH, PANEL_HEIGHT = 222, 216
+LEFTS, TOPS = (52, 302), (142, 412)
 MORE_STYLE = """\
 .bar { fill: none; stroke-width: 1; opacity: 0.45; }
 .form { fill: none; stroke: #57606a; stroke-width: 1.25; stroke-dasharray: 5 4; }
@@ -90,16 +89,10 @@ def powers_of(rows):
     return math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
 
 
-def labels(panel, rows, top):
-    """Names at the right ends of the lines."""
-    ends = [panel.y(row["rms_of_rms"][-1]) for row in rows]
-    out = []
-    for row, end, height in zip(rows, ends, spread(ends, top + PANEL_HEIGHT), strict=True):
-        color = ARMS.index(row["arm"])
-        right = panel.x(panel.ranks[-1])
-        out.append(f'<path class="leader c{color}" d="M{right + 5:.1f} {end:.1f} L{LABELS - 4} {height:.1f}"/>')
-        out.append(f'<text class="name t{color}" x="{LABELS}" y="{height + 4.5:.1f}">{escape(row["arm"])}</text>')
-    return out
+def legend():
+    """The names of the lines."""
+    for i, (arm, x) in enumerate(zip(ARMS, (14, 92, 184, 316), strict=True)):
+        yield f'<circle class="t{i}" cx="{x + 5}" cy="94" r="5"/><text class="name t{i}" x="{x + 16}" y="98.5">{escape(arm)}</text>'
 
 
 def style():
@@ -117,11 +110,8 @@ def plot(rows):
     title = "Errors of all-reduce sums over the number of ranks"
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">', style(),
            f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
-           f'<text class="title" x="22" y="34">{title}</text>',
-           '<text class="quiet" x="22" y="56">Root mean square of the errors over that of the exact sums; bars reach to the '
-           'largest error of an element.</text>',
-           '<text class="quiet" x="22" y="75">Contributions of both signs, or of one. Dashed: predicted for independent roundings, '
-           'one after another and by pairs.</text>']
+           *heading(title, "Root mean square, as a share of the exact sums; bars: the largest error. Dashed: predicted, one after "
+                           "another and by pairs."), *legend()]
     for top, what in zip(TOPS, ("float32", "bfloat16 on the wire"), strict=True):
         here = [row for row in rows if row["format"] == what]
         for left, data in zip(LEFTS, SIGNS, strict=True):
@@ -136,9 +126,7 @@ def plot(rows):
                 for order in ("one after another", "by pairs"):
                     points = [(n, expected(n, data, order, shown[0]["unit_roundoff"])) for n in panel.ranks]
                     out.append(f'<path class="form" d="{panel.path(points)}"/>')
-            if left == LEFTS[1]:
-                out += labels(panel, shown, top)
     middle = LEFTS[0] + (LEFTS[1] + PANEL_WIDTH - LEFTS[0]) / 2
-    out.append(f'<text x="{middle}" y="{TOPS[1] + PANEL_HEIGHT + 46}" text-anchor="middle">ranks N</text>')
+    out.append(f'<text x="{middle}" y="{TOPS[1] + PANEL_HEIGHT + 42}" text-anchor="middle">ranks N</text>')
     out.append("</svg>")
     return "\n".join(out) + "\n"
