@@ -14,6 +14,7 @@
 
 #include "elastic/held_state.hpp"
 #include "kolo/error.hpp"
+#include "kolo/store.hpp"
 #include "kolo/work.hpp"
 #include "ranks/agreement.hpp"
 #include "ranks/model.hpp"
@@ -59,6 +60,7 @@ class ElasticRun {
   bool train();
   bool newcomers_wait();
   void regroup();
+  std::string save(const std::string& folder);
   void require_enough();
 
   Communicator& ranks_;
@@ -128,7 +130,7 @@ void ElasticRun::set_up(bool is_lost) {
                                                         : state_->resume(options_.folder, group_));
     if (standing_.steps > 0) change_.origin = options_.folder;
   } else if (is_lost) {
-    throw Error("all ranks that had the state of training are lost, and there are no checkpoints", {});
+    throw Error("the state of training is lost with the ranks that had it, and there are no checkpoints", {});
   } else {
     standing_.steps = 0;
   }
@@ -152,7 +154,10 @@ bool ElasticRun::newcomers_wait() {
 bool ElasticRun::train() {
   state_->mark();
   for (;;) {
-    if (newcomers_wait()) return false;
+    if (newcomers_wait()) {
+      if (HeldState(state_->collect()).is_part()) save(options_.folder);
+      return false;
+    }
     const auto finished = static_cast<std::uint64_t>(standing_.steps);
     if (!step_(group_, finished)) break;
     ++standing_.steps;
@@ -171,6 +176,10 @@ void ElasticRun::regroup() {
   if (standing_.has == kLive && !held_) {
     state_->set_back();
     held_.emplace(state_->collect());
+    if (held_->is_part()) {  // a part was lost, or other ranks have other ones from now on
+      held_.reset();
+      standing_ = {-1, kLost};
+    }
   }
   state_.reset();
   group_ = {};
@@ -178,7 +187,11 @@ void ElasticRun::regroup() {
   try {
     ranks_ = ranks_.regroup(nullptr, {.most = options_.most, .serve = options_.serve});
   } catch (const QuorumError& error) {
-    throw;
+    if (!held_ || options_.folder.empty()) throw;
+    ranks_ = Communicator::create(make_memory_store(), 0, 1, {.measure_costs = false});
+    settle();
+    throw QuorumError(error.what() + save(options_.folder + "/cut-off-rank-" + std::to_string(change_.rank)),
+                      error.context());
   } catch (const PeerLostError&) {
     if (!options_.join) throw;
     held_.reset();
@@ -190,16 +203,19 @@ void ElasticRun::regroup() {
     no_look_before_ = Clock::now() + kNewcomersWait;
 }
 
+/// Collective: writes a checkpoint, and returns what to add to an error.
+std::string ElasticRun::save(const std::string& folder) {
+  if (folder.empty()) return {};
+  state_->save(folder, static_cast<std::uint64_t>(standing_.steps), group_);
+  state_->wait();
+  return "; step " + std::to_string(standing_.steps) + " is in " + folder;
+}
+
 void ElasticRun::require_enough() {
   if (ranks_.size() >= options_.least) return;
-  std::string text = std::to_string(ranks_.size()) + " ranks are left, and at least " +
-                     std::to_string(options_.least) + " must be there";
-  if (!options_.folder.empty()) {
-    state_->save(options_.folder, static_cast<std::uint64_t>(standing_.steps), group_);
-    state_->wait();
-    text += "; step " + std::to_string(standing_.steps) + " is in " + options_.folder;
-  }
-  throw QuorumError(text, {.collective = "run_elastic"});
+  const std::string text = std::to_string(ranks_.size()) + " ranks are left, and at least " +
+                           std::to_string(options_.least) + " must be there";
+  throw QuorumError(text + save(options_.folder), {.collective = "run_elastic"});
 }
 
 std::uint64_t ElasticRun::run() {

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <tuple>
@@ -26,6 +27,10 @@ at::Tensor HeldState::read(const PlacedParameter& here) {
   if (there.region != here.region)
     throw std::runtime_error("'" + here.name + "' is of another region here than there");
   return there.tensor.detach();
+}
+
+bool HeldState::is_part() const {
+  return std::ranges::any_of(held_, [](const auto& named) { return named.second.region != Region(); });
 }
 
 HeldState HeldState::from(Communicator& communicator, const HeldState* mine, int root) {

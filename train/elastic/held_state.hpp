@@ -17,6 +17,8 @@ class HeldState final : public StateReader {
  public:
   explicit HeldState(std::vector<PlacedParameter> held);
   at::Tensor read(const PlacedParameter& here) override;
+  /// Other ranks have the rest: shards.
+  bool is_part() const;
 
   /// Collective: the root's, whose tensors are then copies on the CPU on all other ranks. There `mine` is not
   /// used.

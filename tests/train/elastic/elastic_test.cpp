@@ -26,6 +26,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,11 +35,12 @@
 #include "kolo/train/data.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/elastic.hpp"
+#include "kolo/train/sharded_data_parallel.hpp"
 #include "ranks/agreement.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/support/models.hpp"
 
-namespace kolo::test {
+namespace kolo::test::elastic {
 namespace {
 
 using namespace std::chrono_literals;
@@ -108,7 +110,11 @@ class ElasticTraining : public ::testing::Test {
   void live(std::size_t slot, int size, std::int64_t least) {
     const auto store = make_file_store(folder_ / "store");
     Net net;
-    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.02).momentum(0.9));
+    std::optional<torch::optim::SGD> optimizer;
+    const auto optimize = [&](const std::vector<at::Tensor>& parameters) {
+      optimizer.emplace(parameters, torch::optim::SGDOptions(0.02).momentum(0.9));
+    };
+    if (!is_sharded_) optimize(net->parameters());
     const at::Tensor x = numbers(kSamples, 8, 3), y = x.sin().sum(1, true);
     const Options job{.timeout = 20s, .program = describe_model(*net)};
     ElasticOptions options{
@@ -118,14 +124,22 @@ class ElasticTraining : public ::testing::Test {
                              ? options.join()
                              : Communicator::create(store, size == 1 ? 0 : static_cast<int>(slot), size, job);
     std::optional<DistributedDataParallel<NetImpl>> model;
+    std::optional<ShardedDataParallel<NetImpl>> shards;
     std::optional<DistributedSampler> sampler;
     std::int64_t group = 0;
     const auto setup = [&](Communicator& c, Checkpoint& state) {
-      model.emplace(net.ptr(), c, small_buckets());
+      if (is_sharded_) {
+        shards.emplace(net.ptr(), c);
+        optimize(shards->parameters());
+        state.add("model", *shards);
+      } else {
+        model.emplace(net.ptr(), c, small_buckets());
+        state.add("model", *model);
+      }
       sampler.emplace(kSamples, c.rank(), c.size());
       if (c.rank() == 0) group = static_cast<std::int64_t>(told_->groups++);
       c.broadcast(Buffer(&group, 1, DType::int64), 0);
-      state.add("model", *model).add("optimizer", optimizer).add("sampler", *sampler);
+      state.add("optimizer", *optimizer).add("sampler", *sampler);
     };
     options.on_change = [&](const ElasticChange& change) {
       told_->sizes[slot] = change.size;
@@ -150,14 +164,17 @@ class ElasticTraining : public ::testing::Test {
       for (const std::int64_t sample : mine) told_->dealt[told_->records++] = {group, step, sample};
       told_->step = step;
       const at::Tensor rows = at::tensor(mine);
-      optimizer.zero_grad();
-      squares((*model)(x.index_select(0, rows)), y.index_select(0, rows)).backward();
-      optimizer.step();
+      optimizer->zero_grad();
+      const at::Tensor input = x.index_select(0, rows);
+      squares(is_sharded_ ? (*shards)(input) : (*model)(input), y.index_select(0, rows)).backward();
+      optimizer->step();
       std::this_thread::sleep_for(1ms);
       return true;
     });
     const c10::NoGradGuard no_grad;
     net->eval();
+    std::optional<ShardedDataParallelBase::Whole> whole;
+    if (is_sharded_) whole.emplace(*shards);
     const auto state = bits(net->parameters());
     told_->hash[slot] = train::hash_of(state.data(), state.size());
     told_->loss[slot] = squares(net->forward(x), y).item<double>();
@@ -203,6 +220,21 @@ class ElasticTraining : public ::testing::Test {
     }
   }
 
+  /// Undisturbed.
+  void start_again_alone() {
+    alive_.clear();
+    std::filesystem::remove_all(folder_ / "store");
+    path_.clear();
+    start(1);
+    expect_all_end();
+  }
+
+  std::string log() const {
+    std::ostringstream text;
+    text << std::ifstream(log_).rdbuf();
+    return text.str();
+  }
+
   /// In each step the samples that the last group to make it has dealt: each sample of an epoch once.
   void expect_all_samples_once() {
     std::map<std::int64_t, std::map<std::int64_t, std::vector<std::int64_t>>> by_step;
@@ -220,12 +252,13 @@ class ElasticTraining : public ::testing::Test {
 
   void TearDown() override {
     while (!alive_.empty()) kill_one(0);
-    if (HasFailure() || std::getenv("KEEP")) std::cout << std::ifstream(log_).rdbuf();
+    if (HasFailure()) std::cout << log();
     ::munmap(told_, sizeof(Told));
   }
 
   const TemporaryFolder folder_;
   const std::string log_ = folder_ / "log";
+  bool is_sharded_ = false;
   std::string path_ = folder_ / "run";
   std::uint64_t save_every_ = 7;
   Told* const told_ =
@@ -292,14 +325,55 @@ TEST_F(ElasticTraining, EndsAsIfNothingHadBeen) {
       "%d kills, %d stops, %d newcomers, %lld steps; time lost: median %.0f ms, worst %.0f ms of %zu\n",
       kills, stops, newcomers, static_cast<long long>(told_->steps),
       static_cast<double>(lost[lost.size() / 2]) / 1e6, static_cast<double>(lost.back()) / 1e6, lost.size());
-  alive_.clear();
-  std::filesystem::remove_all(folder_ / "store");
-  path_.clear();
-  start(1);
-  expect_all_end();
+  start_again_alone();
   EXPECT_NEAR(loss, told_->loss[alive_.front()], 1e-3 * loss);
   alive_.clear();
 }
 
+// What died with a rank comes from the last checkpoint, all go back to its step, and newcomers find one of
+// the step at which they come in.
+TEST_F(ElasticTraining, ShardsGoBackToTheLastCheckpoint) {
+  told_->steps = 80;
+  is_sharded_ = true;
+  for (int rank = 0; rank < 3; ++rank) start(3);
+  ASSERT_TRUE(make_steps(20));
+  kill_one(1);
+  ASSERT_TRUE(all_meet());
+  start(0);
+  ASSERT_TRUE(all_meet());
+  expect_all_end();
+  expect_all_samples_once();
+  const std::size_t last = alive_.front();
+  EXPECT_EQ(told_->forwards[last], 80);
+  for (const std::size_t slot : alive_) EXPECT_EQ(told_->hash[slot], told_->hash[last]);
+  const double loss = told_->loss[last];
+  start_again_alone();
+  EXPECT_NEAR(loss, told_->loss[alive_.front()], 1e-3 * loss);
+  alive_.clear();
+}
+
+TEST_F(ElasticTraining, TooFewRanksLeaveACheckpoint) {
+  told_->steps = 40'000;
+  for (int rank = 0; rank < 3; ++rank) start(3, 3);
+  ASSERT_TRUE(make_steps(10));
+  kill_one(0);
+  expect_all_end(1);
+  alive_.clear();
+  EXPECT_NE(log().find("2 ranks are left, and at least 3 must be there; step "), std::string::npos);
+}
+
+// The other ranks do not say that they have ended, so they may go on.
+TEST_F(ElasticTraining, TheSmallerPartLeavesACheckpoint) {
+  told_->steps = 40'000;
+  for (int rank = 0; rank < 3; ++rank) start(3);
+  ASSERT_TRUE(make_steps(10));
+  for (const std::size_t slot : {1, 2}) ::kill(pids_[slot], SIGSTOP);
+  alive_ = {0};
+  expect_all_end(1);
+  alive_ = {1, 2};
+  EXPECT_NE(log().find("1 of 3 ranks are left, and 2 may live"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/cut-off-rank-0"));
+}
+
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::elastic

@@ -85,11 +85,13 @@ using ElasticStep = std::function<bool(Communicator& group, std::uint64_t finish
 /// that are the same on all ranks; what they have left out stands in for what the lost rank's had. Random
 /// numbers are never copied: survivors go on with theirs, and each newcomer's are seeded anew.
 ///
-/// Where no rank has the state any more, the last checkpoint in ElasticOptions::folder is loaded. Throws
-/// QuorumError, with the folder of a checkpoint if one is given, where fewer ranks than `least` are left, or
-/// the smaller part of a cut network; Error where the state is lost. An exception of `setup` or `step` that
-/// does not come from the loss of a rank leaves this function, and the other ranks go on without this one.
-/// `communicator` is the last group.
+/// Where no rank has the state any more, the last checkpoint in ElasticOptions::folder is loaded, and
+/// training goes back to its step. So it does with ShardedDataParallel whenever a rank is lost; before
+/// newcomers come in, a checkpoint of its shards is written. Throws QuorumError where fewer ranks than
+/// `least` are left, and on the ranks of the smaller part of a cut network; it names the checkpoint that they
+/// have written, if there is a folder. Throws Error where the state is lost. An exception of `setup` or
+/// `step` that does not come from the loss of a rank leaves this function, and the other ranks go on without
+/// this one. `communicator` is the last group.
 std::uint64_t run_elastic(Communicator& communicator, const ElasticOptions& options,
                           const ElasticSetup& setup, const ElasticStep& step);
 
