@@ -228,7 +228,8 @@ void add_doctor(CLI::App& app) {
   add_wide(*doctor, request->wide);
   add_json(*doctor, request->json, "one object");
   request->remote.add_to(*doctor);
-  for (const char* elsewhere : {"--hosts", "--hosts-file"}) ranks->excludes(doctor->get_option(elsewhere));
+  for (const char* elsewhere : {"--hosts", "--hosts-file", "--hosts-command"})
+    ranks->excludes(doctor->get_option(elsewhere));
   doctor->callback([request] { throw CLI::RuntimeError(examine(*request)); });
 }
 

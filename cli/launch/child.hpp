@@ -23,9 +23,9 @@ inline constexpr int kCannotStart = 127;  ///< the exit code that shells use
 struct RankExit {
   int rank = 0;
   int exit_code = 0;
-  int signal = 0;    ///< signal that ended it; 0: it exited
-  std::string what;  ///< for messages: "rank 3 (pid 71) exited with code 9"
-  int ranks = 1;     ///< more if a host was lost: as many, from `rank` on
+  int signal = 0;      ///< signal that ended it; 0: it exited
+  std::string what;    ///< for messages: "rank 3 (pid 71) exited with code 9"
+  int lost_ranks = 0;  ///< a host was lost, with so many ranks, from `rank` on
 
   bool failed() const { return exit_code != 0 || signal != 0; }
 };
@@ -53,6 +53,7 @@ class Child {
   void start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
              const sigset_t& signals, bool has_input, const Terminals& terminals = {});
   pid_t pid() const { return pid_; }  ///< -1: it is not running
+  int ranks() const { return ranks_; }
   /// Number of its ranks that have not ended.
   int running() const { return running_; }
   /// It has ended, and all of its output was read.

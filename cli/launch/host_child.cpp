@@ -73,8 +73,19 @@ void HostChild::ping() {
   if (port_ != 0 && !input_.pending()) tell(RecordKind::alive);
 }
 
+void HostChild::start_again(int rank) {
+  ++running_;
+  tell(RecordKind::again, rank);
+}
+
 void HostChild::finish_part() {
   if (!std::exchange(is_finishing_, true)) tell(RecordKind::finish);
+}
+
+void HostChild::leave() {
+  is_leaving_ = true;
+  signal(SIGTERM, true);
+  finish_part();
 }
 
 void HostChild::tell_ready() {
@@ -130,7 +141,7 @@ void HostChild::handle_record(const Record& record) {
     return in_.reset();
   }
   const int rank = record.number;
-  if (rank < first_rank_ || rank >= first_rank_ + ranks_) return;
+  if (!has(rank)) return;
   if (record.kind == RecordKind::out || record.kind == RecordKind::err) {
     console_.take(rank, record.kind == RecordKind::out ? Stream::out : Stream::err, record.text);
   } else if (record.kind == RecordKind::end && running_ > 0) {
@@ -147,7 +158,8 @@ void HostChild::handle_record(const Record& record) {
 void HostChild::lose(const std::string& why) {
   if (!is_lost_) {
     exits_.push_back({first_rank_, has_job_ ? kLost : kCannotStart, 0,
-                      fmt::format("{} {}: {}", has_job_ ? "lost host" : "cannot start on", name(), why)});
+                      fmt::format("{} {}: {}", has_job_ ? "lost host" : "cannot start on", name(), why),
+                      ranks_});
   }
   is_lost_ = true;
   running_ = 0;

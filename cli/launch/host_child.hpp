@@ -26,8 +26,18 @@ class HostChild final : public Child {
   /// Keeps the connection alive. Parts get this also before their job, because other hosts may be slow to
   /// answer.
   void ping();
-  /// All ranks of the job have ended: the part ends what they left behind.
+  bool has_job() const { return has_job_; }
+  bool has(int rank) const { return rank >= first_rank_ && rank < first_rank_ + ranks_; }
+  int first_rank() const { return first_rank_; }
+  const HostSlots& where() const { return where_; }
+  /// After the end of a rank.
+  void start_again(int rank);
+  /// All ranks of the job have ended, or those of this host shall not be started again: the part ends what
+  /// they left behind.
   void finish_part();
+  /// Ends the ranks politely, and then the part.
+  void leave();
+  bool is_leaving() const { return is_leaving_; }
   /// Tells the part when the console can take output, or not.
   void tell_ready();
   std::string name() const { return where_.name(); }
@@ -53,6 +63,7 @@ class HostChild final : public Child {
   int port_ = 0;
   bool has_job_ = false;
   bool is_finishing_ = false;
+  bool is_leaving_ = false;
   bool is_done_ = false;  ///< the part has nothing more to do
   bool is_lost_ = false;  ///< or it was stopped before it had a job
   OutputReady told_ready_;

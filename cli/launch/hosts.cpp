@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <regex>
@@ -94,6 +95,20 @@ std::vector<HostSlots> parse_hosts(const std::string& list) {
 std::vector<HostSlots> read_hosts_file(const std::string& path) {
   std::ifstream file(path);
   if (!file) refuse("{}: {}", path, std::strerror(errno));
+  return read_hosts(file, path);
+}
+
+std::vector<HostSlots> run_hosts_command(const std::string& command) {
+  std::ostringstream text;
+  std::FILE* output = ::popen(command.c_str(), "re");
+  if (output == nullptr) Status::from_errno("cannot run " + command, errno).throw_if_error();
+  for (int letter; (letter = std::fgetc(output)) != EOF;) text << static_cast<char>(letter);
+  if (::pclose(output) != 0) refuse("--hosts-command \"{}\" has failed", command);
+  std::istringstream lines(text.str());
+  return read_hosts(lines, "--hosts-command");
+}
+
+std::vector<HostSlots> read_hosts(std::istream& file, const std::string& path) {
   std::vector<HostSlots> hosts;
   int number = 0;
   for (std::string line; std::getline(file, line);) {

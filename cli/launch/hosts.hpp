@@ -1,6 +1,7 @@
 // The hosts of a job: parses lists of hosts, and finds the addresses and the port at which ranks meet.
 #pragma once
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,12 @@ struct HostSlots {
 /// Parses "a:4,me@b:2,c,[fd00::2]:4"; one slot if no number is given. Throws InvalidArgumentError that quotes
 /// the item.
 std::vector<HostSlots> parse_hosts(const std::string& list);
-/// Reads one host a line, "b 4" or as in a list; # starts a comment. Throws InvalidArgumentError that names
-/// file and line.
+/// Reads one host a line, "b 4" or as in a list; # starts a comment. Throws InvalidArgumentError that gives
+/// `name` and the line.
+std::vector<HostSlots> read_hosts(std::istream& lines, const std::string& name);
 std::vector<HostSlots> read_hosts_file(const std::string& path);
+/// From the output of a shell command, which must succeed.
+std::vector<HostSlots> run_hosts_command(const std::string& command);
 
 struct JobAddresses {
   std::string store;   ///< of this host; the other hosts reach it there

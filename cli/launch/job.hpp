@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "base/deadline.hpp"
 #include "kolo/store.hpp"
 #include "launch/host_child.hpp"
+#include "launch/host_list.hpp"
 #include "launch/job_processes.hpp"
 #include "launch/launcher.hpp"
 #include "launch/roster.hpp"
@@ -23,6 +25,13 @@ constexpr auto kSilence = std::chrono::seconds(30);
 /// Time in which the other ranks can report a failed one, before SIGTERM stops those that still run.
 constexpr auto kReportTime = std::chrono::seconds(1);
 
+/// A host that was lost.
+struct HostRestarts {
+  Restarts restarts = {};
+  std::optional<Deadline> again = std::nullopt;
+  bool is_given_up = false;
+};
+
 /// The same loop serves the launcher of local ranks, the launcher of a job over hosts, whose children are
 /// ssh, and the part of such a job at the other end of each ssh.
 class Job {
@@ -34,7 +43,7 @@ class Job {
   bool is_part() const { return options_.job_size > 0; }
   Terminals watched_terminals() const;
   void start_ranks();
-  void start_hosts();
+  void start_host(HostSlots where, bool is_newcomer);
 
   int running() const;
   void signal_children(int signal, bool groups);
@@ -57,10 +66,14 @@ class Job {
   void begin_part(const std::string& directory);
   void abandon();
 
+  bool is_remote() const { return !options_.remote.hosts.empty(); }
   bool is_elastic() const { return options_.elastic.is_set(); }
   void start_rank(int number, bool is_newcomer);
   void judge_roster();
   void serve_roster();
+  void start_again(int number);
+  void hear_of_lost_host(const RankExit& exit);
+  void serve_host_list();
 
   const LaunchOptions options_;
   const int size_;                        ///< of the whole job
@@ -73,10 +86,14 @@ class Job {
   std::optional<ReservedPort> port_;       ///< MASTER_PORT, on the first host
   std::optional<JobProcesses> processes_;  ///< of local ranks
   std::vector<std::string> command_;
-  std::vector<std::string> variables_;  ///< for the ranks: "NAME=value"
-  std::vector<RankExit> exits_;         ///< not judged yet
+  HostList host_list_;
+  std::vector<HostSlots> listed_;                      ///< hosts that there are
+  std::map<std::string, HostRestarts> host_restarts_;  ///< of lost hosts, by login
+  std::vector<std::string> variables_;                 ///< for the ranks: "NAME=value"
+  std::vector<RankExit> exits_;                        ///< not judged yet
   std::vector<std::unique_ptr<Child>> children_;
   std::vector<HostChild*> hosts_;  ///< the same, if they are hosts
+  int next_rank_ = 0;              ///< of the next host
   LaunchOutcome outcome_;
   int weight_ = 0;                      ///< of the failure that determines the outcome
   int succeeded_ = 0;                   ///< ranks

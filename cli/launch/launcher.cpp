@@ -45,6 +45,7 @@ int size_of(const LaunchOptions& options) {
   if (options.job_size > 0) return options.job_size;
   int slots = 0;
   for (const HostSlots& host : options.remote.hosts) slots += host.slots;
+  if (options.elastic.is_set()) slots = std::min(slots, options.elastic.most);
   return options.remote.hosts.empty() ? options.ranks : slots;
 }
 
@@ -56,7 +57,9 @@ Job::Job(const LaunchOptions& options)
       grace_(options.grace + (options.remote.hosts.empty() ? std::chrono::seconds(0) : kPartWait)),
       console_(options.prefix_output, is_part()),
       terminals_(watched_terminals()),
-      command_(options.command) {
+      command_(options.command),
+      host_list_(options.remote.hosts_file, options.remote.hosts_command),
+      listed_(options.remote.hosts) {
   const bool is_local = options.remote.hosts.empty();
   if (is_local) processes_.emplace();
   if (is_local) port_.emplace(!is_part());
@@ -110,27 +113,31 @@ void Job::start_rank(int number, bool is_newcomer) {
                           signals_.before(), false, terminals_);
 }
 
-void Job::start_hosts() {
+void Job::start_host(HostSlots where, bool is_newcomer) {
   const SshOptions& remote = options_.remote;
   const std::string kolo = remote.remote_kolo.empty() ? bench::program_path() : remote.remote_kolo;
-  int first = 0;
-  for (const HostSlots& host : remote.hosts) {
-    auto child = std::make_unique<HostChild>(host, first, console_, exits_);
-    hosts_.push_back(child.get());
-    children_.push_back(std::move(child));
-    hosts_.back()->start(remote.ssh, kolo,
-                         fmt::format("run -n {} --job-size={} --first-rank={} --grace={}", host.slots, size_,
-                                     first, to_seconds(options_.grace)),
-                         signals_.before());
-    first += host.slots;
-  }
+  std::string arguments =
+      fmt::format("run -n {} --job-size={} --first-rank={} --grace={}", where.slots,
+                  std::max(size_, next_rank_ + where.slots), next_rank_, to_seconds(options_.grace));
+  if (is_elastic())
+    arguments += fmt::format(" --elastic {}:{}", options_.elastic.least, options_.elastic.most);
+  auto child = std::make_unique<HostChild>(where, next_rank_, console_, exits_);
+  hosts_.push_back(child.get());
+  children_.push_back(std::move(child));
+  for (int r = 0; roster_ && r < where.slots; ++r) roster_->start(next_rank_ + r, is_newcomer);
+  next_rank_ += where.slots;
+  hosts_.back()->start(remote.ssh, kolo, arguments, signals_.before());
 }
 
 LaunchOutcome Job::run() {
   if (is_part()) {
     console_.tell(part_hello(port_->port()));
   } else {
-    options_.remote.hosts.empty() ? start_ranks() : start_hosts();
+    if (!is_remote()) start_ranks();
+    for (const HostSlots& host : options_.remote.hosts) {
+      const int slots = std::min(host.slots, size_ - next_rank_);
+      if (slots > 0) start_host({host.login, slots}, false);
+    }
     judge();
   }
   while (!finished()) wait_for_events();
@@ -151,7 +158,7 @@ void Job::signal_children(int signal, bool groups) {
 }
 
 void Job::wait_for_events() {
-  int timeout = is_part() || !hosts_.empty() ? 500 : -1;
+  int timeout = is_part() || is_remote() ? 500 : -1;
   for (const auto& deadline : {stop_at_, kill_at_}) {
     if (deadline) timeout = deadline->left_ms(timeout < 0 ? 1000 : timeout);
   }
@@ -162,7 +169,7 @@ void Job::wait_for_events() {
     serve_roster();
     if (const auto next = roster_->next()) timeout = next->left_ms(timeout < 0 ? 1000 : timeout);
   }
-  if (!hosts_.empty()) serve_hosts();
+  if (is_remote()) serve_hosts();
   std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
                                  {is_part() && !is_abandoned_ ? STDIN_FILENO : -1, POLLIN, 0}};
   for (const auto& child : children_) child->watch(entries);
@@ -181,8 +188,7 @@ void Job::wait_for_events() {
       if (host->pid() > 0)
         console_.say(fmt::format("no answer from {}; what runs there ends when it misses us", host->name()));
     }
-    if (hosts_.empty() && running() > 0)
-      console_.say(ranks_text(running()) + " did not stop in time; killing");
+    if (!is_remote() && running() > 0) console_.say(ranks_text(running()) + " did not stop in time; killing");
     kill_children();
   }
   if (const int error = console_.drain(); error != 0 && !is_over()) lose_output(error);
@@ -236,7 +242,7 @@ void Job::handle_signal(int signal) {
   // The launcher no longer waits for the reader of the output. A part's launcher is always reading.
   if (!is_part()) again ? console_.close() : console_.hurry();
   if (!again) return;
-  if (hosts_.empty()) return kill_children();
+  if (!is_remote()) return kill_children();
   kill_at_ = Deadline::after(kPartWait);  // the parts have the signal, too, and kill
 }
 
@@ -286,6 +292,7 @@ void Job::judge() {
                            fmt::format("{} {} {}", exit.exit_code, exit.signal, exit.what)));
     } else if (roster_ && !is_over()) {
       roster_->take_end(exit);
+      if (exit.lost_ranks > 0) hear_of_lost_host(exit);
       if (exit.failed() && !roster_->has_met()) failures.push_back(exit);
       if (exit.failed()) last_failure_ = std::move(exit);
     } else if (exit.failed()) {
@@ -297,7 +304,7 @@ void Job::judge() {
   if (roster_ && failures.empty() && !is_over()) judge_roster();
   if (failures.empty()) return;
   const auto first = std::ranges::max_element(failures, {}, weight);
-  const bool is_cause = stop_at_ && !hosts_.empty() && weight(*first) > weight_;
+  const bool is_cause = stop_at_ && is_remote() && weight(*first) > weight_;
   if (is_over() && !is_cause) return;
   if (outcome_.failed_rank < 0 || is_cause) {
     outcome_.failed_rank = first->rank;
@@ -348,8 +355,12 @@ bool Job::finished() {
 bool Job::clean_up(bool kill) {
   reap();
   for (HostChild* host : hosts_) host->finish_part();
-  if (!hosts_.empty())
-    return std::all_of(hosts_.begin(), hosts_.end(), [](HostChild* h) { return h->pid() < 0; });
+  if (is_remote()) {
+    for (const auto& child : children_) {
+      if (child->ranks() == 0) child->signal(SIGKILL, true);  // a command that lists hosts
+    }
+    return std::ranges::all_of(children_, [](const auto& child) { return child->pid() < 0; });
+  }
   const std::vector<pid_t> left = processes_->living();
   if (!left.empty() && (!leftovers_told_ || kill)) {
     for (const pid_t pid : left) ::kill(pid, kill ? SIGKILL : SIGTERM);
@@ -371,6 +382,11 @@ void Job::serve_hosts() {
     has_job_ = true;
     variables_.push_back(fmt::format("MASTER_PORT={}", hosts_[0]->port()));
     for (HostChild* host : hosts_) host->send_job(variables_, command_, terminals_);
+    variables_.emplace_back("KOLO_JOIN=always");  // on hosts that come later
+  }
+  for (HostChild* host : hosts_) {
+    if (has_job_ && !stopping_ && host->port() != 0 && !host->has_job())
+      host->send_job(variables_, command_, terminals_);
   }
   for (HostChild* host : hosts_) host->tell_ready();
   if (!ping_at_.passed()) return;

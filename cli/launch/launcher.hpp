@@ -18,6 +18,8 @@ namespace kolo::cli {
 /// How ranks are started on other hosts.
 struct SshOptions {
   std::vector<HostSlots> hosts;  ///< none: all ranks run here
+  std::string hosts_file;        ///< where they were read; an elastic job reads it again
+  std::string hosts_command;     ///< or the shell command that has printed them
   std::string ssh = "ssh";       ///< command with options, separated by spaces
   std::string remote_kolo;       ///< this tool there; empty: the same path as here
   std::string

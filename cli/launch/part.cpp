@@ -1,5 +1,4 @@
 // The part of a job over hosts that runs on one of them: it obeys the launcher at the other end of ssh.
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +40,8 @@ void Job::handle_record(const Record& record) {
       return resize(terminals_of(record.text));
     case RecordKind::start:
       return begin_part(record.text);
+    case RecordKind::again:
+      return stopping_ ? abandon() : start_rank(record.number, true);  // this host shuts down
     case RecordKind::signal:
       return handle_signal(record.number);
     case RecordKind::finish:

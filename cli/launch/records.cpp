@@ -8,7 +8,7 @@ namespace kolo::cli {
 namespace {
 
 constexpr std::string_view kHello = "kolo-part ";
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 constexpr std::size_t kLongestHead = 40;
 constexpr std::size_t kLongestText = 16u << 20;
 /// More than a host's shell prints before a program runs.

@@ -1,7 +1,7 @@
 // Records: what `kolo run --hosts` and the `kolo run --part` that it starts on each host over ssh tell each
 // other on the part's standard input and output.
 //
-//   part      "kolo-part 4 PORT\n", after whatever the host's shell may have printed, then records
+//   part      "kolo-part 5 PORT\n", after whatever the host's shell may have printed, then records
 //   launcher  records: the job, then signals, and something at least every second
 //   record    "KIND NUMBER LENGTH\n", then LENGTH bytes of text
 #pragma once
@@ -26,6 +26,7 @@ enum class RecordKind : char {
   argument = 'C',   ///< text: the program, or its next argument
   terminals = 'T',  ///< text: what the user watches, see text_of(Terminals); again after a change of size
   start = 'J',      ///< text: the directory to start the ranks in
+  again = 'N',      ///< number: a rank to start again, as a newcomer
   signal = 'S',     ///< number: a signal, to be handled as by any launcher
   ready = 'R',   ///< number: sum of 1 (output) and 2 (errors); a stream that is not ready waits in the ranks'
                  ///< pipes

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "rendezvous/meeting.hpp"
 
@@ -39,7 +40,10 @@ void Roster::start(int number, bool is_newcomer) {
 }
 
 void Roster::let_go(int number) {
-  if (const auto at = processes_.find(number); at != processes_.end()) at->second.is_let_go = true;
+  const auto at = processes_.find(number);
+  if (at == processes_.end()) return;
+  at->second.is_let_go = true;
+  at->second.again.reset();
 }
 
 void Roster::look() {
@@ -56,13 +60,13 @@ void Roster::look() {
 void Roster::take_end(const RankExit& exit) {
   look_at_ = Deadline::after({});
   look();  // it may have come in since
-  for (int number = exit.rank; number < exit.rank + exit.ranks; ++number) {
+  for (int number = exit.rank; number < exit.rank + std::max(1, exit.lost_ranks); ++number) {
     const auto at = processes_.find(number);
     if (at == processes_.end()) continue;
     Process& process = at->second;
     process.is_running = false;
     if (process.is_in) store_->remove(rendezvous::attendance_key(number));
-    process.again.reset();
+    if (exit.lost_ranks > 0) process.again.reset();
     if (number != exit.rank) continue;
     const std::string follows = what_follows(process, exit);
     if (has_met_ && (exit.failed() || process.is_let_go)) say(exit.what + follows);
@@ -78,7 +82,7 @@ std::string Roster::what_follows(Process& process, const RankExit& exit) {
   }
   const int left = members();
   std::string text = fmt::format("; {} go{} on", left, left == 1 ? "es" : "");
-  if (is_done_ || exit.ranks > 1 || !has_met_) return text;
+  if (is_done_ || exit.lost_ranks > 0 || !has_met_) return text;
   const auto pause = process.restarts.next(Clock::now(), options_.restarts);
   if (!pause)
     return text + fmt::format("; it is not started again, after {} restarts in {} minutes", options_.restarts,

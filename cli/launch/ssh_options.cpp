@@ -13,13 +13,19 @@ void SshOptions::add_to(CLI::App& command) {
       "--hosts", [this](const std::string& text) { hosts = parse_hosts(text); },
       "Hosts on which to start ranks over ssh, and how many on each: a:4,me@b:4");
   list->type_name("LIST")->group("Several hosts");
+  auto* file = command.add_option_function<std::string>(
+      "--hosts-file", [this](const std::string& path) { hosts = read_hosts_file(hosts_file = path); },
+      "The same from a file, a line a host: \"me@b 4\"; # starts a comment");
+  file->type_name("FILE")->group("Several hosts")->excludes(list);
   command
       .add_option_function<std::string>(
-          "--hosts-file", [this](const std::string& path) { hosts = read_hosts_file(path); },
-          "The same from a file, a line a host: \"me@b 4\"; # starts a comment")
-      ->type_name("FILE")
+          "--hosts-command",
+          [this](const std::string& text) { hosts = run_hosts_command(hosts_command = text); },
+          "The same from the output of a shell command")
+      ->type_name("COMMAND")
       ->group("Several hosts")
-      ->excludes(list);
+      ->excludes(list)
+      ->excludes(file);
   add("--ssh", ssh, "COMMAND", "The command that logs in there, with its options");
   add("--remote-kolo", remote_kolo, "PATH", "Where kolo is there (default: the same path as here)");
   add("--store-address", store_address, "ADDRESS",

@@ -26,6 +26,8 @@ constexpr const char* kRunFooter = R"(Examples:
   kolo run --hosts a:4,b:4 -- ./train         eight ranks; IPv6: [fd00::2]:4
   kolo run --hosts-file hosts -x OMP_PROC_BIND -- ./train
   kolo run --hosts a,b --ssh "ssh -p 2222" -- ./train
+  kolo run --elastic 2:8 -- ./train           goes on while two live
+  kolo run --elastic 2:8 --hosts-file hosts -- ./train
 
 Environment:
   RANK, WORLD_SIZE                  the rank's number, and how many there are
@@ -42,6 +44,13 @@ Then they are stopped: SIGTERM, and SIGKILL after --grace.
 SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on; a second SIGINT
 kills at once. No process of the job survives kolo.
 
+With --elastic a process that fails starts again, half a second later, then 1,
+2, 4, ... 30 seconds: as a newcomer, which the others take in by regroup(). A
+file of hosts is read again when it changes, --hosts-command runs every five
+seconds: a host that comes gets processes, those of one that is gone get
+SIGTERM. When a process ends with code 0, none is started again. Fewer than
+LEAST end the job, and so does a failure before the first group has met.
+
 With --hosts, ssh must log in without a password (try: ssh HOST true). kolo, the
 program and the working folder must have the same paths there. Ranks are
 numbered host by host. They get the environment of a login, KOLO_* and
@@ -50,13 +59,14 @@ a TCP port that kolo chooses. The job's key goes through ssh, never on a command
 line.
 'kolo doctor --hosts a,b' finds what stands in the way.
 
-Exit code: that of the rank that failed first; 127 when the program cannot be
-started, or a host cannot be reached; 255 when a host was lost ('kolo help').)";
+Exit code: that of the rank that failed first (last, if the job is elastic);
+127 when the program cannot be started, or a host cannot be reached; 255 when a
+host was lost ('kolo help').)";
 
 bool takes_value(std::string_view option) {
-  constexpr std::array<std::string_view, 12> kWithValue = {
-      "-n",         "-np",          "--ranks", "--grace",       "--hosts",         "--elastic",
-      "--restarts", "--hosts-file", "--ssh",   "--remote-kolo", "--store-address", "-x"};
+  constexpr std::array<std::string_view, 13> kWithValue = {
+      "-n",           "-np",   "--ranks",       "--grace",         "--hosts", "--elastic",      "--restarts",
+      "--hosts-file", "--ssh", "--remote-kolo", "--store-address", "-x",      "--hosts-command"};
   return std::find(kWithValue.begin(), kWithValue.end(), option) != kWithValue.end();
 }
 
@@ -78,7 +88,12 @@ void check_elastic(LaunchOptions& options) {
   const ElasticOptions& elastic = options.elastic;
   if (options.keep_going)
     refuse("--elastic and --keep-going exclude each other: an elastic job goes on by itself");
-  if (!options.remote.hosts.empty() || options.job_size > 0) return;
+  if (options.job_size > 0) return;
+  int slots = 0;
+  for (const HostSlots& host : options.remote.hosts) slots += host.slots;
+  if (slots > 0 && slots < elastic.least)
+    refuse("the hosts have room for {} ranks, and --elastic asks for {} at least", slots, elastic.least);
+  if (slots > 0) return;
   if (options.ranks == 0) options.ranks = elastic.most;
   if (options.ranks < elastic.least || options.ranks > elastic.most)
     refuse("--ranks {} is not from {} to {}, as --elastic says", options.ranks, elastic.least, elastic.most);
