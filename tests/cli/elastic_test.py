@@ -179,17 +179,21 @@ class Elastic(unittest.TestCase):
     def test_a_process_that_its_launcher_starts_again_with_the_same_environment_joins(self):
         # As the pods of a Kubernetes Job, of which one is evicted: rank 0, which serves no store.
         def start(rank):
-            pod = subprocess.Popen([SURVIVE, self.checkpoint, str(STEPS)], stdout=subprocess.PIPE, text=True,
-                                   env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3", "KOLO_JOIN": "auto",
+            pod = subprocess.Popen([SURVIVE, self.checkpoint, str(STEPS)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3", "KOLO_JOIN": "auto",
                                         "KOLO_STORE": f"file://{self.folder}/store", "KOLO_KEY": "a key of this test"})
             self.addCleanup(pod.wait)
             self.addCleanup(pod.kill)
             self.addCleanup(pod.stdout.close)
+            self.addCleanup(pod.stderr.close)
             return pod
 
         pods = [start(rank) for rank in range(3)]
         for pod in pods:
             self.assertIn("of 3 is process", pod.stdout.readline())
+        twin = start(1)
+        self.assertEqual(twin.wait(), 1)
+        self.assertIn("process 1 is in the group already", twin.stderr.read())
         pods[0].terminate()
         self.assertEqual(pods[0].wait(), -signal.SIGTERM)
         self.assertIn("rank 2 of 3 is process", start(0).stdout.readline())
