@@ -109,9 +109,8 @@ def what_one_sees(data):
         worst = max(ms / predicted_ms("ring", n, data.size, data.goodput) for n, ms in rings)
         yield ""
         yield f"The central driver's time grows with every worker, here by {milliseconds(slope)} ms for each. The ring's does not:"
-        yield (f"its links carry 2(N-1)/N n, less than 2 n bytes however many there are, and it takes at most {worst:.2f} times "
-               "as long as")
-        yield f"they need for that, {milliseconds(rings[-1][1])} ms with {rings[-1][0]} workers."
+        yield "its links carry 2(N-1)/N n, less than 2 n bytes however many there are."
+        yield f"It takes at most {worst:.2f} times as long as they need for that, {milliseconds(rings[-1][1])} ms with {rings[-1][0]} workers."
 
 
 def spoken(parts):
@@ -154,7 +153,7 @@ left, half of the form."""
 power of two. It has 2 log2 N rounds of large messages, with log2 N partners in turn. A rank begins a round when it and its partner
 have ended the one before. So a delay of one rank spreads to all of them. In a ring, a rank has one neighbour on each side all the time, and
 segments of several chunks follow each other without a gap. If N is no power of two, the N - P ranks beyond the largest power P send all their n bytes to a
-partner before, and receive n bytes after: 2 n more, in which the other ranks wait. What these have sent the partner meanwhile shares its
+partner before, and receive n bytes after. In these 2 n more the other ranks wait. What these have sent the partner meanwhile shares its
 link with the n bytes, which come later than the closed form says. That is why the curve rises at 6 and
 10 workers and falls at 8. Where latency decides (short messages), 2 log2 N rounds are fewer than the ring's 2(N-1), and kolo chooses accordingly."""
 
