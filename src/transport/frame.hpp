@@ -18,7 +18,7 @@ enum class FrameType : std::uint8_t {
 };
 
 /// Compared by the handshake. Increases with each change to what ranks exchange after it.
-inline constexpr std::uint32_t kWireVersion = 21;
+inline constexpr std::uint32_t kWireVersion = 22;
 
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
 struct FrameHeader {
