@@ -31,9 +31,7 @@ def is_told(record):
     return not record.getMessage().startswith(("Duplicate C++ declaration", "Invalid C++ declaration"))
 
 
-for name in ("sphinx.sphinx.domains.cpp", "sphinx.sphinx.util.docfields", "sphinx.sphinx.directives"):
-    logging.getLogger(name).addFilter(is_told)
-
+logging.getLogger("sphinx.sphinx.domains.cpp").addFilter(is_told)
 
 # The search offers what a program can name: no parameters of functions.
 all_objects = CPPDomain.get_objects
