@@ -93,6 +93,7 @@ train::SamplerBatch DistributedSampler::next(std::size_t count) {
   State& state = *state_;
   if (state.order.empty()) state.order = indices();
   state.has_ended = true;
+  state.is_loaded = false;  // the caller goes on within the epoch without a reset()
   const std::size_t end = std::min(state.order.size(), state.position + count);
   if (state.position >= end) return {};
   std::vector<std::size_t> batch(state.order.begin() + static_cast<std::ptrdiff_t>(state.position),

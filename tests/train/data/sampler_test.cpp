@@ -134,8 +134,7 @@ TEST(DistributedSampler, ServesADataLoaderWithANewOrderInEachEpoch) {
   EXPECT_EQ(std::set<std::int64_t>(all_ranks.begin(), all_ranks.end()).size(), 22u);
 }
 
-/// `sampler` goes on from the state of `of`, as a data loader does.
-void go_on(DistributedSampler& sampler, const DistributedSampler& of) {
+void load_state(DistributedSampler& sampler, const DistributedSampler& of) {
   torch::serialize::OutputArchive out;
   of.save(out);
   std::stringstream file;
@@ -143,7 +142,23 @@ void go_on(DistributedSampler& sampler, const DistributedSampler& of) {
   torch::serialize::InputArchive in;
   in.load_from(file);
   sampler.load(in);
+}
+
+/// `sampler` goes on from the state of `of`, as a data loader does.
+void go_on(DistributedSampler& sampler, const DistributedSampler& of) {
+  load_state(sampler, of);
   sampler.reset();
+}
+
+TEST(DistributedSampler, GoesOnAfterAnEpochThatWasLoadedAlsoWithoutADataLoader) {
+  DistributedSampler sampler(20, 1, 2);
+  sampler.next(3);
+  DistributedSampler loaded(20, 1, 2);
+  load_state(loaded, sampler);
+  EXPECT_EQ(loaded.next(100)->size(), 7u);
+  loaded.reset();
+  EXPECT_EQ(loaded.epoch(), 1u);
+  EXPECT_EQ(loaded.next(100)->size(), 10u);
 }
 
 TEST(DistributedSampler, GoesOnWithinAnEpochAfterItWasLoaded) {
