@@ -23,8 +23,10 @@ constexpr std::chrono::hours kLongest{24 * 365};
 
 class CheckedStore final : public Store {
  public:
-  CheckedStore(std::shared_ptr<Store> store, std::chrono::nanoseconds patience)
-      : store_(std::move(store)), patience_(std::min<std::chrono::nanoseconds>(patience, kAnswerTime)) {
+  CheckedStore(std::shared_ptr<Store> store, std::chrono::nanoseconds patience, std::chrono::nanoseconds more)
+      : store_(std::move(store)),
+        patience_(std::min<std::chrono::nanoseconds>(patience, kAnswerTime)),
+        more_(more) {
     name_ = run("describe()", patience_, [](Store& own) { return own.describe(); });
   }
 
@@ -71,7 +73,7 @@ class CheckedStore final : public Store {
         [store = store_, call = std::move(call)] { return call(*store); });
     std::future<Value> result = task->get_future();
     std::thread([task = std::move(task)] { (*task)(); }).detach();
-    const auto most = std::clamp<std::chrono::nanoseconds>(timeout, {}, kLongest) + kMore;
+    const auto most = std::clamp<std::chrono::nanoseconds>(timeout, {}, kLongest) + more_;
     if (result.wait_for(most) != std::future_status::ready) {
       is_stuck_ = true;
       fail(what, fmt::format("it has not returned for {:.3g} s", to_seconds(most)));
@@ -87,6 +89,7 @@ class CheckedStore final : public Store {
 
   const std::shared_ptr<Store> store_;
   const std::chrono::nanoseconds patience_;
+  const std::chrono::nanoseconds more_;
   std::string name_ = "of the caller's own";
   std::atomic<bool> is_stuck_ = false;
 };
@@ -95,7 +98,11 @@ class CheckedStore final : public Store {
 
 std::shared_ptr<Store> make_checked_store(std::shared_ptr<Store> store, std::chrono::nanoseconds patience) {
   if (rendezvous::is_own(*store)) return store;
-  return std::make_shared<CheckedStore>(std::move(store), patience);
+  return std::make_shared<CheckedStore>(std::move(store), patience, kMore);
+}
+
+std::shared_ptr<Store> make_impatient_store(std::shared_ptr<Store> store, std::chrono::nanoseconds patience) {
+  return std::make_shared<CheckedStore>(std::move(store), std::chrono::nanoseconds(0), patience);
 }
 
 }  // namespace kolo::comm

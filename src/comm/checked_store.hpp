@@ -13,5 +13,8 @@ namespace kolo::comm {
 /// their own. A store that has not returned once is not called again. A store of kolo's own is returned as it
 /// is.
 std::shared_ptr<Store> make_checked_store(std::shared_ptr<Store> store, std::chrono::nanoseconds patience);
+/// The same for any store, also one of kolo's own, whose host may be lost: no call takes longer than
+/// `patience`, which comes to a call's own timeout.
+std::shared_ptr<Store> make_impatient_store(std::shared_ptr<Store> store, std::chrono::nanoseconds patience);
 
 }  // namespace kolo::comm

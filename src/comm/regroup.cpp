@@ -35,6 +35,8 @@ namespace {
 
 using comm::MembershipAgreement;
 
+/// For an answer of the store, whose host may be lost: all survivors wait for the one that asks it.
+constexpr std::chrono::seconds kStoreTime{1};
 constexpr char kSeparator = '\0';
 constexpr char kNewStore = '1';  // in place of the first separator
 
@@ -264,7 +266,7 @@ void Communicator::State::Regrouping::look_into_lobby() {
   for (const int member : members_) processes.push_back(council_.view_of(member).process);
   const auto look = [&] {
     if (store_ == nullptr) comm::fail_to_meet("there is no store");
-    lobby_ = std::make_unique<comm::Lobby>(comm::make_checked_store(store_, last_.timeout), next_.options);
+    lobby_ = std::make_unique<comm::Lobby>(comm::make_impatient_store(store_, kStoreTime), next_.options);
     guests_ = lobby_->waiting(processes);
   };
   try {
