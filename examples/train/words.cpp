@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -26,6 +27,7 @@
 #include "support/command_line.hpp"
 #include "support/on_all_ranks.hpp"
 #include "support/results.hpp"
+#include "words/elastic.hpp"
 #include "words/model.hpp"
 #include "words/text.hpp"
 
@@ -42,8 +44,15 @@ struct Settings {
   std::int64_t steps = 200;
   std::int64_t held_out = 0;
   std::uint64_t seed = 1;
+  std::int64_t words = 0;
   std::string text;
   std::string json;
+  std::string write_words;
+  std::vector<std::string> elastic;
+  std::string address = "127.0.0.1";
+  std::string key;
+  bool joins = false;
+  std::string record;
 };
 
 std::optional<int> parse(int argc, char** argv, bool speak, Settings& settings) {
@@ -76,18 +85,38 @@ std::optional<int> parse(int argc, char** argv, bool speak, Settings& settings) 
          "vocabulary; 0: none")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--json", settings.json, "File for all numbers");
+  app.add_option("--words", settings.words, "Words to train on; 0: all of the text")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--write-words", settings.write_words,
+                 "Writes the words to train on as int64 numbers to this file, and ends");
+  auto* const elastic = app.add_option("--elastic", settings.elastic,
+                                       "HOST:PORT,... of each machine, where the store may be: go on "
+                                       "whichever rank dies, take newcomers in, and "
+                                       "print each step as JSON; sparse tables, sgd");
+  elastic->delimiter(',');
+  app.add_option("--address", settings.address, "Of this machine, with --elastic")->envname("KOLO_INTERFACE");
+  app.add_option("--key", settings.key, "The job's, with --elastic; better in the environment")
+      ->envname("KOLO_KEY");
+  app.add_flag("--join", settings.joins, "Come to the group that is there")->needs(elastic);
+  app.add_option("--record", settings.record, "Folder in which each process writes which samples it takes")
+      ->needs(elastic);
   return support::parse(app, argc, argv, speak);
+}
+
+double rate_of(const Settings& settings, double usual) {
+  return settings.learning_rate > 0 ? settings.learning_rate : usual;
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings,
                                                         const std::vector<at::Tensor>& parameters) {
-  const auto rate = [&](double usual) { return settings.learning_rate > 0 ? settings.learning_rate : usual; };
   if (settings.optimizer == "adam")
-    return std::make_unique<kolo::SparseAdam>(parameters, torch::optim::AdamOptions(rate(0.002)));
+    return std::make_unique<kolo::SparseAdam>(parameters,
+                                              torch::optim::AdamOptions(rate_of(settings, 0.002)));
   if (settings.optimizer == "adagrad") {
-    return std::make_unique<torch::optim::Adagrad>(parameters, torch::optim::AdagradOptions(rate(0.1)));
+    return std::make_unique<torch::optim::Adagrad>(parameters,
+                                                   torch::optim::AdagradOptions(rate_of(settings, 0.1)));
   }
-  return std::make_unique<torch::optim::SGD>(parameters, rate(2));
+  return std::make_unique<torch::optim::SGD>(parameters, rate_of(settings, 2));
 }
 
 struct Batch {
@@ -127,6 +156,7 @@ words::Words text_of(const Settings& settings) {
   } else {
     all = words::read_text(settings.text, settings.vocabulary);
   }
+  if (settings.words > 0) all.training = all.training.slice(0, 0, settings.words);
   if (settings.held_out > 0 &&
       (settings.held_out <= words::kContext || all.held_out.size(0) < settings.held_out)) {
     throw std::invalid_argument("--held-out " + std::to_string(settings.held_out) + ": there are " +
@@ -135,6 +165,14 @@ words::Words text_of(const Settings& settings) {
                                 std::to_string(words::kContext));
   }
   return all;
+}
+
+int write_words(const Settings& settings) {
+  const at::Tensor text = text_of(settings).training.contiguous();
+  std::ofstream file(settings.write_words, std::ios::binary);
+  file.write(static_cast<const char*>(text.data_ptr()), static_cast<std::streamsize>(text.nbytes()));
+  if (!file.flush()) throw std::runtime_error(settings.write_words + " cannot be written");
+  return 0;
 }
 
 Results train(const Settings& settings, kolo::Communicator& communicator) {
@@ -212,6 +250,23 @@ void report(const Settings& settings, const Results& results, int ranks) {
 
 int main(int argc, char** argv) {
   return support::run_program<Settings>("train_words", argc, argv, parse, [](const Settings& settings) {
+    if (!settings.write_words.empty()) return write_words(settings);
+    if (!settings.elastic.empty()) {
+      words::train_elastically({.text = text_of(settings).training,
+                                .vocabulary = settings.vocabulary,
+                                .width = settings.width,
+                                .tokens = settings.tokens,
+                                .negatives = settings.negatives,
+                                .learning_rate = rate_of(settings, 2),
+                                .steps = settings.steps,
+                                .seed = settings.seed,
+                                .record = settings.record,
+                                .stores = settings.elastic,
+                                .address = settings.address,
+                                .key = settings.key,
+                                .joins = settings.joins});
+      return 0;
+    }
     kolo::Communicator communicator = kolo::Communicator::create();
     const Results results = train(settings, communicator);
     if (communicator.rank() == 0) report(settings, results, communicator.size());

@@ -1,0 +1,156 @@
+#include "words/elastic.hpp"
+
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <stdexcept>
+
+#include "kolo/kolo.hpp"
+#include "kolo/train/data.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/elastic.hpp"
+#include "words/model.hpp"
+
+namespace words {
+namespace {
+
+void print(const nlohmann::json& event) {
+  std::puts(event.dump().c_str());
+  std::fflush(stdout);
+}
+
+/// Tells groups apart, also those that begin with the same step.
+std::int64_t number_group(kolo::Communicator& group) {
+  std::int64_t number = std::chrono::system_clock::now().time_since_epoch().count();
+  group.broadcast(kolo::Buffer(&number, 1, kolo::DType::int64), 0);
+  return number;
+}
+
+std::ofstream open_record(const std::string& folder) {
+  if (folder.empty()) return {};
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string path = folder + "/" + host + "-" + std::to_string(::getpid()) + ".jsonl";
+  std::ofstream file(path);
+  if (!file) throw std::runtime_error(path + " cannot be written");
+  return file;
+}
+
+std::uint16_t port_of(const std::string& address) {
+  return static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+}
+
+/// The store, served by this process once it is to.
+class OwnStore {
+ public:
+  explicit OwnStore(const ElasticRun& run) : run_(run) {}
+
+  std::shared_ptr<kolo::Store> serve() {
+    server_.reset();
+    server_ = kolo::serve_tcp_store(run_.address, port_of(run_.stores.front()), run_.key);
+    return connect(run_.address);
+  }
+  std::shared_ptr<kolo::Store> connect(const std::string& host) const {
+    return kolo::connect_tcp_store(host, port_of(run_.stores.front()), run_.key, std::chrono::seconds(60));
+  }
+
+ private:
+  const ElasticRun& run_;
+  std::unique_ptr<kolo::TcpStoreServer> server_;
+};
+
+kolo::Communicator meet(const ElasticRun& run, OwnStore& own) {
+  if (run.joins) {
+    std::vector<std::string> urls;
+    for (const std::string& address : run.stores) urls.push_back("tcp://" + address);
+    return kolo::Communicator::join(urls);
+  }
+  const kolo::Launch launch = kolo::launch_from_environment();
+  const std::string& first = run.stores.front();
+  return kolo::Communicator::create(
+      launch.rank == 0 ? own.serve() : own.connect(first.substr(0, first.rfind(':'))), launch.rank,
+      launch.size);
+}
+
+}  // namespace
+
+void train_elastically(const ElasticRun& run) {
+  torch::manual_seed(static_cast<std::int64_t>(run.seed));
+  const Model net(run.vocabulary, run.width, true);
+  torch::optim::SGD optimizer(net->parameters(), run.learning_rate);
+  std::optional<kolo::DistributedDataParallel<ModelImpl>> model;
+  std::optional<kolo::DistributedSampler> sampler;
+  std::ofstream record = open_record(run.record);
+  std::int64_t group_number = 0;
+
+  const auto setup = [&](kolo::Communicator& group, kolo::Checkpoint& state) {
+    group_number = number_group(group);
+    model.emplace(net.ptr(), group);
+    sampler.emplace(run.text.size(0) - kContext, group.rank(), group.size(),
+                    kolo::DistributedSamplerOptions{.seed = run.seed});
+    state.add("model", *model).add("optimizer", optimizer).add("sampler", *sampler);
+  };
+  const auto step = [&](kolo::Communicator& group, std::uint64_t finished) {
+    if (finished >= static_cast<std::uint64_t>(run.steps)) return false;
+    auto taken = sampler->next(static_cast<std::size_t>(run.tokens));
+    if (!taken) {
+      sampler->reset();
+      taken = sampler->next(static_cast<std::size_t>(run.tokens));
+    }
+    const std::vector<std::int64_t> samples(taken->begin(), taken->end());
+    if (record.is_open()) {
+      record << nlohmann::json{{"group", group_number},
+                               {"step", finished},
+                               {"epoch", sampler->epoch()},
+                               {"samples", samples}}
+             << std::endl;
+    }
+    const at::Tensor at = at::tensor(samples, at::kLong);
+    std::mt19937_64 random(run.seed * 1'000'003 + finished);  // alike on all ranks, so that their rows meet
+    const at::Tensor negatives = at::empty({run.negatives}, at::kLong);
+    std::generate_n(negatives.data_ptr<std::int64_t>(), run.negatives, [&] { return net->sampler(random); });
+
+    optimizer.zero_grad();
+    const at::Tensor loss =
+        (*model)(context_at(run.text, at), run.text.index_select(0, at + kContext), negatives);
+    loss.backward();
+    const double mean = group.all_reduce(loss.item<double>(), kolo::ReduceOp::average);
+    optimizer.step();
+    if (group.rank() == 0) {
+      print({{"event", "step"},
+             {"step", finished + 1},
+             {"ranks", group.size()},
+             {"loss", mean},
+             {"words", samples.size() * static_cast<std::size_t>(group.size())}});
+    }
+    return true;
+  };
+  OwnStore own(run);
+  kolo::ElasticOptions options;
+  options.serve = [&] { return own.serve(); };
+  options.on_change = [&](const kolo::ElasticChange& change) {
+    print({{"event", "group"},
+           {"group", group_number},
+           {"rank", change.rank},
+           {"ranks", change.size},
+           {"ranks_before", change.size_before},
+           {"step", change.step},
+           {"why", change.why},
+           {"origin", change.origin},
+           {"lost_s", std::chrono::duration<double>(change.lost).count()}});
+  };
+  kolo::Communicator ranks = meet(run, own);
+  kolo::run_elastic(ranks, options, setup, step);
+}
+
+}  // namespace words
