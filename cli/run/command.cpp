@@ -45,7 +45,7 @@ SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on; a second SIGINT
 kills at once. No process of the job survives kolo.
 
 With --elastic a process that fails starts again, half a second later, then 1,
-2, 4, ... 30 seconds: as a newcomer, which the others take in by regroup(). A
+2, 4, ... 30 seconds: as a newcomer, which the group takes in by regroup(). A
 file of hosts is read again when it changes, --hosts-command runs every five
 seconds: a host that comes gets processes, those of one that is gone get
 SIGTERM. When a process ends with code 0, none is started again. Fewer than

@@ -25,7 +25,7 @@ def create_backend(store, rank, size, timeout=DEFAULT_TIMEOUT, options=None, nam
     """Makes a backend without init_process_group(): rank `rank` of `size` that meet in `store`, any store of torch.distributed.
 
     Blocks until all ranks have come. `timeout`: the longest time without any progress in a call. `options`: an Options, the same on
-    all ranks. `name`: of the group, in its timelines. `enable_reconfigure`: waits for nobody, and has its ranks from reconfigure() on
+    all ranks. `name`: of the group, in its timelines. `enable_reconfigure`: returns at once; the ranks come with reconfigure()
     (PyTorch 2.15 and later).
     """
     has_key = any(os.environ.get(name) for name in ("KOLO_KEY", "KOLO_KEY_FILE"))
