@@ -119,24 +119,14 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings
   return std::make_unique<torch::optim::SGD>(parameters, rate_of(settings, 2));
 }
 
-struct Batch {
-  at::Tensor context, targets, negatives;
-};
-
-/// This rank's share of the text in a step; negatives are the same on all ranks, so that their rows meet.
-Batch batch_of(const Settings& settings, const at::Tensor& text, const words::LogUniform& sampler,
-               std::int64_t step, const kolo::Communicator& communicator) {
-  std::mt19937_64 random(settings.seed * 1'000'003 + static_cast<std::uint64_t>(step));
-  Batch batch;
-  batch.negatives = at::empty({settings.negatives}, at::kLong);
-  std::generate_n(batch.negatives.data_ptr<std::int64_t>(), settings.negatives,
-                  [&] { return sampler(random); });
+/// This rank's share of the text in a step.
+words::Batch batch_of(const Settings& settings, const at::Tensor& text, const words::LogUniform& sampler,
+                      std::int64_t step, const kolo::Communicator& communicator) {
   const std::int64_t places = text.size(0) - words::kContext;
   const std::int64_t first = (step * communicator.size() + communicator.rank()) * settings.tokens % places;
   const at::Tensor at = at::arange(first, first + settings.tokens, at::kLong).remainder(places);
-  batch.context = words::context_at(text, at);
-  batch.targets = text.index_select(0, at + words::kContext);
-  return batch;
+  return words::batch_at(text, at, sampler, settings.negatives, settings.seed,
+                         static_cast<std::uint64_t>(step));
 }
 
 struct Results {
@@ -189,7 +179,7 @@ Results train(const Settings& settings, kolo::Communicator& communicator) {
   Results results;
   std::uint64_t sent = 0;
   for (std::int64_t step = 0; step < settings.steps; ++step) {
-    const Batch batch = batch_of(settings, text, model->sampler, step, communicator);
+    const words::Batch batch = batch_of(settings, text, model->sampler, step, communicator);
     const std::uint64_t before = communicator.counters().bytes_sent;
     const auto begin = std::chrono::steady_clock::now();
     optimizer->zero_grad();

@@ -4,7 +4,6 @@
 #include <torch/utils.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +11,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <random>
 #include <stdexcept>
 
 #include "kolo/kolo.hpp"
@@ -73,13 +71,13 @@ kolo::Communicator meet(const ElasticRun& run, OwnStore& own) {
   if (run.joins) {
     std::vector<std::string> urls;
     for (const std::string& address : run.stores) urls.push_back("tcp://" + address);
-    return kolo::Communicator::join(urls);
+    return kolo::Communicator::join(urls, {.key = run.key});
   }
   const kolo::Launch launch = kolo::launch_from_environment();
   const std::string& first = run.stores.front();
   return kolo::Communicator::create(
       launch.rank == 0 ? own.serve() : own.connect(first.substr(0, first.rfind(':'))), launch.rank,
-      launch.size);
+      launch.size, {.key = run.key});
 }
 
 }  // namespace
@@ -115,14 +113,11 @@ void train_elastically(const ElasticRun& run) {
                                {"samples", samples}}
              << std::endl;
     }
-    const at::Tensor at = at::tensor(samples, at::kLong);
-    std::mt19937_64 random(run.seed * 1'000'003 + finished);  // alike on all ranks, so that their rows meet
-    const at::Tensor negatives = at::empty({run.negatives}, at::kLong);
-    std::generate_n(negatives.data_ptr<std::int64_t>(), run.negatives, [&] { return net->sampler(random); });
+    const Batch batch =
+        batch_at(run.text, at::tensor(samples, at::kLong), net->sampler, run.negatives, run.seed, finished);
 
     optimizer.zero_grad();
-    const at::Tensor loss =
-        (*model)(context_at(run.text, at), run.text.index_select(0, at + kContext), negatives);
+    const at::Tensor loss = (*model)(batch.context, batch.targets, batch.negatives);
     loss.backward();
     const double mean = group.all_reduce(loss.item<double>(), kolo::ReduceOp::average);
     optimizer.step();

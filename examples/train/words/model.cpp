@@ -67,4 +67,12 @@ at::Tensor context_at(const at::Tensor& text, const at::Tensor& at) {
       .view({at.size(0), kContext});
 }
 
+Batch batch_at(const at::Tensor& text, const at::Tensor& at, const LogUniform& sampler,
+               std::int64_t negatives, std::uint64_t seed, std::uint64_t step) {
+  std::mt19937_64 random(seed * 1'000'003 + step);
+  Batch batch{context_at(text, at), text.index_select(0, at + kContext), at::empty({negatives}, at::kLong)};
+  std::generate_n(batch.negatives.data_ptr<std::int64_t>(), negatives, [&] { return sampler(random); });
+  return batch;
+}
+
 }  // namespace words

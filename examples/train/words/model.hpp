@@ -37,6 +37,16 @@ TORCH_MODULE(Model);
 /// The kContext words from each place of `text` on: [n, kContext] for int64 `at` [n].
 at::Tensor context_at(const at::Tensor& text, const at::Tensor& at);
 
+/// What forward() takes.
+struct Batch {
+  at::Tensor context, targets, negatives;
+};
+
+/// A rank's share of a step, from the places `at` of the text on. The `negatives` are the same on all ranks,
+/// so that their rows meet.
+Batch batch_at(const at::Tensor& text, const at::Tensor& at, const LogUniform& sampler,
+               std::int64_t negatives, std::uint64_t seed, std::uint64_t step);
+
 /// Collective: e to the mean cross-entropy of each word of `text`, int64 [n], after its
 /// context, over the whole vocabulary (no sampling); each rank computes a part.
 double perplexity(ModelImpl& model, const at::Tensor& text, kolo::Communicator& communicator);
