@@ -14,6 +14,21 @@ CANNOT_START = 127
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def job_environment():
+    """What all ranks of a job in an emulated cluster have, but for their numbers and the place where they meet."""
+    inherited = {name: value for name, value in os.environ.items()
+                 if not name.startswith("TORCHELASTIC_") and name not in ("KOLO_STORE", "KOLO_STORE_SERVED", "KOLO_KEY_FILE")}
+    # A tuning table of this machine, or of another emulated cluster, says nothing about this one.
+    return {"OMP_NUM_THREADS": "1", "KOLO_TABLE": "none", **inherited, "KOLO_KEY": secrets.token_hex(16)}
+
+
+def start_on(cluster, host, program, environment, **options):
+    """A process in a group of its own, with pipes, that ends even when this one is killed (setpriv)."""
+    return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", cluster.host(host), *program], env=environment,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                            **options)
+
+
 class Rank:
     def __init__(self, number, host, process):
         self.number, self.host, self.process = number, host, process
@@ -49,13 +64,10 @@ class Job:
 
     def common_environment(self):
         first = next(host for host, count in enumerate(self.counts) if count)
-        inherited = {name: value for name, value in os.environ.items()
-                     if not name.startswith("TORCHELASTIC_") and name not in ("KOLO_STORE", "KOLO_STORE_SERVED", "KOLO_KEY_FILE")}
-        # A tuning table of this machine, or of another emulated cluster, says nothing about this one.
-        return {"OMP_NUM_THREADS": "1", "KOLO_TABLE": "none", **inherited, "WORLD_SIZE": str(sum(self.counts)),
+        return {**job_environment(), "WORLD_SIZE": str(sum(self.counts)),
                 "MASTER_ADDR": ipv6(first) if self.ipv6 else ipv4(first),
                 # Below the range of outgoing connections; each host has its own ports.
-                "MASTER_PORT": str(random.randrange(20_000, 30_000)), "KOLO_KEY": secrets.token_hex(16)}
+                "MASTER_PORT": str(random.randrange(20_000, 30_000))}
 
     def start_all(self):
         common = self.common_environment()
@@ -64,12 +76,7 @@ class Job:
             for local_rank in range(count):
                 if self.code != 0:
                     return
-                # setpriv: a rank ends even when this process is killed.
-                command = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.cluster.host(host),
-                           *self.program]
-                process = subprocess.Popen(command, env=self.environment(number, host, local_rank, common),
-                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                           start_new_session=True)
+                process = start_on(self.cluster, host, self.program, self.environment(number, host, local_rank, common))
                 rank = Rank(number, host, process)
                 self.running[process.pid] = rank
                 for source, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):

@@ -2,12 +2,11 @@
 import json
 import os
 import queue
-import secrets
 import signal
-import subprocess
 import threading
 
 from cluster_network import call, ipv4
+from cluster_ranks import job_environment, start_on
 
 
 class Process:
@@ -15,10 +14,7 @@ class Process:
 
     def __init__(self, jobs, machine, command, environment):
         self.machine, self.is_ended = machine, False
-        self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", jobs.cluster.host(machine), *map(str, command)],
-            env={**os.environ, **environment, "KOLO_INTERFACE": ipv4(machine)}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.process = start_on(jobs.cluster, machine, map(str, command), {**environment, "KOLO_INTERFACE": ipv4(machine)}, text=True)
         self.readers = [threading.Thread(target=self._read, args=(jobs.events, source, is_error), daemon=True)
                         for source, is_error in ((self.process.stdout, False), (self.process.stderr, True))]
         for reader in self.readers:
@@ -48,7 +44,7 @@ class Jobs:
         self.cluster, self.port = cluster, port
         self.events = queue.Queue()
         self.running = []
-        self.common = {"OMP_NUM_THREADS": "1", "KOLO_TABLE": "none", "KOLO_KEY": secrets.token_hex(16)}
+        self.common = job_environment()
 
     def next_port(self):
         self.port += 1
