@@ -1,10 +1,11 @@
 // train_survive: training with DistributedDataParallel that goes on, whichever rank dies, from the step that
 // the survivors have finished: run_elastic(). Start it with
 //
-//     kolo run -n 4 --keep-going -- train_survive run
+//     kolo run --elastic 1:4 -- train_survive run
 //
-// and kill a rank while it runs. It saves a checkpoint now and then, from which a job that is started again
-// with the same folder goes on; that must be where every rank finds it.
+// and kill a rank while it runs: kolo starts it again, and it comes in. It saves a checkpoint now and then,
+// from which a job that is started again with the same folder goes on; that must be where every rank finds
+// it.
 #include "kolo/train/libtorch.hpp"
 
 #include <ATen/Functions.h>
