@@ -42,7 +42,7 @@ constexpr const char* kTuneExamples = R"(Examples:
 
 Every algorithm runs at every size, in turns. The times go into the tuning
 table, which every later run with as many ranks on as many hosts reads
-(KOLO_TABLE, docs/environment.md). 'kolo plan' shows what follows from it, and
+(KOLO_TABLE, docs/running.md). 'kolo plan' shows what follows from it, and
 'kolo bench --algorithm all' how good the choices are.
 
 --json has the lines of 'kolo bench --algorithm all' (machine, result, choice),

@@ -9,7 +9,7 @@
 
 namespace kolo {
 
-/// The settings of this process. docs/environment.md lists them for users; keep the two together.
+/// The settings of this process. docs/running.md lists them for users; keep the two together.
 struct Config {
   std::string log_level = "warn";    ///< KOLO_LOG: trace, debug, info, warn, error, off.
   std::chrono::nanoseconds timeout;  ///< KOLO_TIMEOUT, seconds (300): the default of Options::timeout.

@@ -13,7 +13,7 @@ ARGUMENTS = {"a", "b", "t", "x", "in", "out", "data", "net", "model", "factor", 
 
 headers = [*(ROOT / "include").rglob("*.hpp"), *(ROOT / "train/include").rglob("*.hpp")]
 code = re.sub(r"//[^\n]*", "", "\n".join(path.read_text() for path in headers))
-settings = (ROOT / "docs/environment.md").read_text()
+settings = (ROOT / "docs/running.md").read_text()
 known = set(re.findall(r"\w+", code)) | set(re.findall(r"KOLO_\w+", settings)) | ARGUMENTS
 
 problems, rows, is_table = [], 0, False

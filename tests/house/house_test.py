@@ -29,7 +29,7 @@ GOOD = {
     "include/kolo/error.hpp": "#include <string>\n",
     "train/ddp/ddp.cpp": '#include <torch/torch.h>\n#include "kolo/error.hpp"\n#include "libtorch/tensor.hpp"\n',
     "cli/plan.cpp": '#include "algorithms/algorithm.hpp"\nauto x = std::getenv("RANK");\n',
-    "docs/environment.md": "| `KOLO_LOG` | how much is said |\n",
+    "docs/running.md": "| `KOLO_LOG` | how much is said |\n",
     "examples/sum.cpp": "\n",
     "examples/README.md": "[a sum](sum.cpp) for [readers](../README.md)\n",
 }
@@ -61,7 +61,7 @@ BREACHES = [
     ("environment_reads", "train/ddp/fast.cpp", 'bool fast = secure_getenv("FAST");\n'),
     ("environment_reads", "src/base/all.cpp", "extern char** environ;\n"),
     ("environment_page", "src/base/config.cpp", 'getenv("KOLO_LOG"); getenv("KOLO_NEW");\n'),
-    ("environment_page", "docs/environment.md", "| `KOLO_LOG` | x |\n| `KOLO_GONE` | x |\n"),
+    ("environment_page", "docs/running.md", "| `KOLO_LOG` | x |\n| `KOLO_GONE` | x |\n"),
     ("environment_page", "cli/set.cpp", 'setenv("KOLO_TYPO", "1", 1);\n'),
     ("type_names", "src/base/twin.hpp", "namespace kolo::schedule { struct alignas(64) Schedule final : public Base { int x; }; }\n"),
     ("type_names", "tests/twin.cpp", "namespace kolo::schedule {\n#if X\nnamespace { class Fine { struct Schedule {}; }; }\n#endif\n"
@@ -103,7 +103,7 @@ class Rules(unittest.TestCase):
             with self.subTest(rule=rule, file=name, text=text[:60]), tempfile.TemporaryDirectory() as folder:
                 problems = rules.RULES[rule](tree(folder, {**GOOD, name: text}))
                 self.assertEqual(len(problems), 1, problems)
-                subject = "src/cellar" if "cellar" in name else "docs/environment.md" if "KOLO_NEW" in text else name
+                subject = "src/cellar" if "cellar" in name else "docs/running.md" if "KOLO_NEW" in text else name
                 self.assertIn(subject, problems[0])
 
     def test_every_rule_has_a_breach(self):

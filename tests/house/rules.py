@@ -201,13 +201,13 @@ def check_environment_reads(root):
 
 
 def check_environment_page(root):
-    """docs/environment.md lists exactly the variables that src/base/config.cpp reads; no other file names others."""
-    page_path = root / "docs/environment.md"
+    """docs/running.md lists exactly the variables that src/base/config.cpp reads; no other file names others."""
+    page_path = root / "docs/running.md"
     page = page_path.read_text() if page_path.exists() else ""
     documented = set(re.findall(r"^\| *`(KOLO_[A-Z0-9_]+)`", page, re.MULTILINE))
     read = set(LITERAL.findall(without_comments((root / "src/base/config.cpp").read_text())))
-    problems = [f"docs/environment.md lacks {name}, which src/base/config.cpp reads" for name in sorted(read - documented)]
-    problems += [f"docs/environment.md lists {name}, which src/base/config.cpp does not read"
+    problems = [f"docs/running.md lacks {name}, which src/base/config.cpp reads" for name in sorted(read - documented)]
+    problems += [f"docs/running.md lists {name}, which src/base/config.cpp does not read"
                  for name in sorted(documented - read)]
     for path in sources(root, "include", "src", "train", "bindings", "cli", "benchmarks", "examples"):
         for name in sorted(set(LITERAL.findall(without_comments(path.read_text()))) - read):
