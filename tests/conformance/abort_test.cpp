@@ -1,5 +1,6 @@
 // Communicator::abort(): every rank learns at once which rank gave up and why, and all ranks can continue
 // together.
+#include <barrier>
 #include <thread>
 
 #include "support/cluster.hpp"
@@ -178,9 +179,10 @@ TEST_P(AbortOver, WhileOtherRanksAreStillCreatingTheCommunicator) {
 
 TEST_P(AbortOver, WhileOtherRanksSplit) {
   for (const int round : {0, 1, 2, 3, 4, 5}) {
+    std::barrier together(3);
     expect_ranks(ranks(3), [&](Communicator& c) {
       const auto divide = [&] { round % 2 == 0 ? c.split(c.rank() % 2) : c.subgroup(std::array{0, 1, 2}); };
-      c.barrier();  // no rank is still in create()
+      together.arrive_and_wait();  // no rank is still in create()
       require_aborted({"rank 1 aborted: no group: call ", "split() or subgroup() number "}, [&] {
         if (c.rank() == 1) {
           for (int i = 0; i < round; ++i) divide();
