@@ -23,7 +23,7 @@ schedule::Schedule generate_all_gather_direct(const ScheduleSpec& spec) {
 const Algorithm all_gather_direct = {
     .collective = schedule::Collective::all_gather,
     .name = "direct",
-    .purpose = "Each rank sends its part to everyone: one round, for small parts",
+    .purpose = "Each rank sends its part to all ranks: one round, for small parts",
     .use = "Small parts, few ranks: one message each",
     .source = "Folklore; linear all-gather",
     .in_shared_memory =

@@ -28,7 +28,7 @@ const Algorithm all_reduce_central = {
     .collective = schedule::Collective::all_reduce,
     .name = "central",
     .purpose =
-        "Rank 0 combines everything in rank order and sends everyone the result: the plain central driver",
+        "Rank 0 combines everything in rank order and sends each rank the result: the plain central driver",
     .use = "To compare with: the driver's link carries everything",
     .source = "Folklore; the parameter server with one server",
     .rank_ordered = true,

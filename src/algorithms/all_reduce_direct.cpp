@@ -27,7 +27,7 @@ schedule::Schedule generate_all_reduce_direct(const ScheduleSpec& spec) {
 const Algorithm all_reduce_direct = {
     .collective = schedule::Collective::all_reduce,
     .name = "direct",
-    .purpose = "Everyone combines its part straight from everyone and sends the result straight to everyone",
+    .purpose = "Each rank combines its part straight from all ranks and sends the result straight to them",
     .use = "Where any two ranks have a good link: as few bytes as the ring in two rounds; any operation",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "

@@ -87,7 +87,7 @@ schedule::Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
 const Algorithm all_reduce_double_tree = {
     .collective = schedule::Collective::all_reduce,
     .name = "double_tree",
-    .purpose = "Two binary trees, each for half of the data; who is inner in one is a leaf of the other",
+    .purpose = "Two binary trees, each for half of the data; an inner rank of one is a leaf of the other",
     .use = "Data of any length on many ranks: few steps, and no rank sends more than twice the data",
     .source =
         "P. Sanders, J. Speck, J. L. Traff: Two-tree algorithms for full bandwidth broadcast, reduction and "

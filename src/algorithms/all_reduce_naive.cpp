@@ -26,7 +26,7 @@ schedule::Schedule generate_all_reduce_naive(const ScheduleSpec& spec) {
 const Algorithm all_reduce_naive = {
     .collective = schedule::Collective::all_reduce,
     .name = "naive",
-    .purpose = "Everyone sends everyone all its data and combines by itself, in rank order",
+    .purpose = "Each rank sends each other one all its data and combines by itself, in rank order",
     .use = "A few bytes among few ranks: no rank waits for another rank's sum",
     .source = "Folklore; all-gather, then reduce at home",
     .rank_ordered = true,

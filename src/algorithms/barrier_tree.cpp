@@ -29,7 +29,7 @@ schedule::Schedule generate_barrier_tree(const ScheduleSpec& spec) {
 const Algorithm barrier_tree = {
     .collective = schedule::Collective::barrier,
     .name = "tree",
-    .purpose = "Rank 0 hears of everybody over a binomial tree, and releases them over it",
+    .purpose = "Rank 0 hears of all ranks over a binomial tree, and releases them over it",
     .use = "Many ranks on a network that few messages should cross: 2(N-1) in all",
     .source =
         "D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, Int. J. Parallel "

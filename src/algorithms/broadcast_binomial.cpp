@@ -8,7 +8,7 @@ namespace kolo::algorithms {
 const Algorithm broadcast_binomial = {
     .collective = schedule::Collective::broadcast,
     .name = "binomial",
-    .purpose = "A binomial tree: everyone who has the data passes it on, log2(N) rounds",
+    .purpose = "A binomial tree: each rank that has the data passes it on, log2(N) rounds",
     .use = "Short data, many ranks",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "

@@ -24,7 +24,7 @@ schedule::Schedule generate_broadcast_direct(const ScheduleSpec& spec) {
 const Algorithm broadcast_direct = {
     .collective = schedule::Collective::broadcast,
     .name = "direct",
-    .purpose = "The root sends to everyone",
+    .purpose = "The root sends to each rank",
     .use = "Two or three ranks; to compare with",
     .source = "Folklore; linear broadcast",
     .in_shared_memory =

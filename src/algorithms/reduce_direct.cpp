@@ -25,7 +25,7 @@ schedule::Schedule generate_reduce_direct(const ScheduleSpec& spec) {
 const Algorithm reduce_direct = {
     .collective = schedule::Collective::reduce,
     .name = "direct",
-    .purpose = "The root receives from everyone and combines in rank order",
+    .purpose = "The root receives from each rank and combines in rank order",
     .use = "Two or three ranks; operations that are not commutative",
     .source = "Folklore; linear reduction",
     .rank_ordered = true,

@@ -24,7 +24,7 @@ schedule::Schedule generate_reduce_scatter_direct(const ScheduleSpec& spec) {
 const Algorithm reduce_scatter_direct = {
     .collective = schedule::Collective::reduce_scatter,
     .name = "direct",
-    .purpose = "Each rank receives its part from everyone and combines in rank order",
+    .purpose = "Each rank receives its part from all ranks and combines in rank order",
     .use = "Small parts, few ranks; operations that are not commutative",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
