@@ -7,10 +7,10 @@ import argparse
 import json
 from xml.sax.saxutils import escape
 
-from comparison_plot import DARK, STYLE
+from comparison_plot import DARK, STYLE, WIDTH, heading
 
-WIDTH, LEFT, RIGHT = 880, 148, 868
-ROW, GAP, TOP = 20, 26, 84
+LEFT, RIGHT = 136, 526
+ROW, GAP, TOP = 22, 26, 84
 # Colours on light and on dark paper by the first word of a span's name; others get the last ones.
 COLORS = {"forward": ("#2c8a4b", "#5cc481"), "backward": ("#1f6fb2", "#62b0ee"), "optimizer": ("#7a4fb5", "#b594e8"),
           "bucket": ("#c2571a", "#f08c4f"), "all_reduce": ("#c2571a", "#f08c4f"), "wait": ("#b3261e", "#f2827b"),
@@ -61,13 +61,15 @@ def plot(rows, start, length, title, subtitle):
 
     body, y, process = [], TOP, None
     for name, row, spans in rows:
-        if name != process:
-            y += 0 if process is None else GAP - 8
-            body.append(f'<text class="name" x="16" y="{y + 14}">{escape(name)}</text>')
-            y, process = y + GAP - 2, name
         inside = [(begin / 1e6, span / 1e6, what, depth) for begin, span, what, depth in depths(spans)
                   if begin / 1e6 < start + length and (begin + span) / 1e6 > start]
-        height = ROW * (1 + max((span[3] for span in inside), default=0))
+        if not inside:
+            continue
+        if name != process:
+            y += 0 if process is None else GAP - 8
+            body.append(f'<text class="name" x="14" y="{y + 14}">{escape(name)}</text>')
+            y, process = y + GAP - 2, name
+        height = ROW * (1 + max(span[3] for span in inside))
         body.append(f'<text class="quiet" x="{LEFT - 12}" y="{y + 14}" text-anchor="end">{escape(row)}</text>')
         body.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y + height + 1}" y2="{y + height + 1}"/>')
         for begin, duration, what, depth in inside:
@@ -75,11 +77,11 @@ def plot(rows, start, length, title, subtitle):
             body.append(f'<rect class="span k{kind_of(what)}" x="{left:.2f}" y="{y + ROW * depth + 2}" '
                         f'width="{max(right - left, 0.4):.2f}" height="{ROW - 3}"><title>{escape(what)}: '
                         f'{duration:.3f} ms</title></rect>')
-            if right - left > 7 * len(what) + 6:
-                body.append(f'<text class="inside" x="{(left + right) / 2:.1f}" y="{y + ROW * depth + 14.5}" '
+            if right - left > 7.2 * len(what) + 4:
+                body.append(f'<text class="inside" x="{(left + right) / 2:.1f}" y="{y + ROW * depth + 15.5}" '
                             f'text-anchor="middle">{escape(what)}</text>')
         y += height + 4
-    step = next(one for one in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1e9) if length / one <= 10)
+    step = next(one for one in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1e9) if length / one <= 8)
     axis = [f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" y1="{y + 6}" y2="{y + 6}"/>']
     for i in range(int(length / step) + 1):
         x = x_of(start + i * step)
@@ -87,14 +89,13 @@ def plot(rows, start, length, title, subtitle):
         axis.append(f'<text class="quiet" x="{x:.1f}" y="{y + 27}" text-anchor="middle">{i * step:g}</text>')
     axis.append(f'<text x="{(LEFT + RIGHT) / 2}" y="{y + 48}" text-anchor="middle">milliseconds</text>')
     height = y + 62
-    own = ".span { opacity: 0.9; }\n.inside { font-size: 11px; fill: #ffffff; }\n"
+    own = ".span { opacity: 0.9; }\n.inside { font-size: 12px; fill: #ffffff; }\n"
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">',
         f"<style>\n{STYLE}{own}{style(0)}@media (prefers-color-scheme: dark) {{\n{DARK}.inside {{ fill: #0d1117; }}\n"
         f"{style(1)}}}\n</style>",
         f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
-        f'<text class="title" x="16" y="34">{escape(title)}</text>',
-        f'<text class="quiet" x="16" y="56">{escape(subtitle)}</text>', *body, *axis, "</svg>"]) + "\n"
+        *heading(title, subtitle), *body, *axis, "</svg>"]) + "\n"
 
 
 def main():

@@ -65,7 +65,7 @@ void mark_accuracies(Svg& svg, const support::Curve& accuracies, const Axis& x, 
     // counts.
     if (accuracies.size() > 12 && &point != &accuracies.back()) continue;
     svg.label(std::min(x(point.at), Svg::kRight - 22), y(point.value) - 12, "middle", kAccuracy,
-              fmt::format("{:.1f}", point.value), 12);
+              fmt::format("{:.1f}", point.value), 13);
   }
 }
 
@@ -90,8 +90,8 @@ std::string draw_chart(const History& history, const OtherRun& other) {
   svg.left_grid(loss, loss_step, kLoss);
   right_axis(svg, accuracy, accuracy_step);
   svg.bottom_axis(x, std::max(tick(x.high, 10), x.high >= 3 ? 1.0 : 0.0), "epoch");
-  svg.upright(24, kLoss, "training loss (cross entropy)");
-  svg.upright(846, kAccuracy, "test accuracy");
+  svg.upright(20, kLoss, "training loss (cross entropy)");
+  svg.upright(530, kAccuracy, "test accuracy");
   if (other.ranks > 0) {
     svg.curve(support::smooth(other.losses), x, loss, kLoss, kOtherStyle);
     svg.curve(other.evaluations, x, accuracy, kAccuracy, kOtherStyle);

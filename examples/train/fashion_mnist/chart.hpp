@@ -8,7 +8,7 @@
 
 namespace fashion_mnist {
 
-/// A self-contained SVG of 860 x 480, with the curves of another run under those of this one.
+/// A self-contained SVG, with the curves of another run under those of this one.
 std::string draw_chart(const History& history, const support::OtherRun& other);
 
 }  // namespace fashion_mnist

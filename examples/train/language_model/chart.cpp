@@ -19,7 +19,7 @@ using support::Tone;
 
 constexpr const char* kStyle = R"(stroke-width="2.2" stroke-linejoin="round")";
 constexpr const char* kOtherStyle = R"(stroke-width="2.2" stroke-linejoin="round" stroke-dasharray="6 4")";
-/// What a byte costs whoever knows nothing is 8 bits: the steps down from there are over soon.
+/// An untrained model needs 8 bits for a byte; the steps down from there are over soon.
 constexpr double kMostBits = 5;
 
 void draw(Svg& svg, const OtherRun& run, const Axis& x, const Axis& y, Tone tone, const char* style) {
@@ -49,11 +49,11 @@ std::string draw_chart(const History& history, const OtherRun& other) {
       fmt::format("{} parameters, {:.0f} s of training",
                   support::grouped(static_cast<double>(history.parameters)), history.training_seconds);
   if (!history.held_out.empty())
-    subtitle += fmt::format(", {:.3f} bits per byte of the held-out text", history.held_out.back().value);
+    subtitle += fmt::format(", {:.3f} bits per byte held out", history.held_out.back().value);
   Svg svg("Language model of bytes on " + ranks_text(history.ranks), subtitle);
   svg.left_grid(y, tick, Tone::ink);
   svg.bottom_axis(x, support::tick(x.high, 10), "step");
-  svg.upright(24, Tone::ink, "bits per byte");
+  svg.upright(20, Tone::ink, "bits per byte");
   if (other.ranks > 0) draw(svg, other, x, y, Tone::second, kOtherStyle);
   draw(svg, own, x, y, Tone::first, kStyle);
   if (!history.held_out.empty()) {

@@ -31,7 +31,7 @@ const char* name_of(Tone tone) {
 
 constexpr const char* kStyle = R"(<style>
 text { stroke: #ffffff; stroke-width: 4px; stroke-linejoin: round; paint-order: stroke; }
-.title { font-size: 19px; font-weight: 600; fill: #1c2733; }
+.title { font-size: 18px; font-weight: 600; fill: #1c2733; }
 .paper { fill: #ffffff; }
 .grid { stroke: #e4e8ec; }
 .axis { stroke: #8a96a3; }
@@ -81,8 +81,8 @@ Svg::Svg(const std::string& title, const std::string& subtitle) {
       kWidth, kHeight);
   add("{}", kStyle);
   add(R"(<rect class="paper" width="{}" height="{}"/>)", kWidth, kHeight);
-  add(R"(<text class="title" x="{}" y="34">{}</text>)", kLeft, title);
-  label(kLeft, 57, "start", Tone::quiet, subtitle);
+  add(R"(<text class="title" x="14" y="30">{}</text>)", title);
+  label(14, 54, "start", Tone::quiet, subtitle);
 }
 
 void Svg::label(double x, double y, const char* anchor, Tone tone, const std::string& text, int size) {
@@ -132,12 +132,12 @@ void Svg::mark(double x, double y, Tone tone) {
 
 void Svg::explain(Tone tone, const char* style, const std::string& text) {
   const double y = kTop + 18 + 22 * explained_;
-  add(R"(<path class="line {}-line" d="M{:.1f},{:.1f} h34" {}/>)", name_of(tone), kRight - 230, y - 4, style);
+  add(R"(<path class="line {}-line" d="M{:.1f},{:.1f} h34" {}/>)", name_of(tone), kRight - 204, y - 4, style);
   explain(text);
 }
 
 void Svg::explain(const std::string& text) {
-  label(kRight - 188, kTop + 18 + 22 * explained_++, "start", Tone::ink, text);
+  label(kRight - 162, kTop + 18 + 22 * explained_++, "start", Tone::ink, text);
 }
 
 }  // namespace support

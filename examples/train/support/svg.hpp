@@ -23,11 +23,11 @@ double tick(double span, int parts);
 /// What a line or a text is for: the style sheet of the picture has a colour for each, on light and on dark.
 enum class Tone { ink, quiet, first, second };
 
-/// A self-contained picture of 860 x 480 pixels with a plot between the four edges.
+/// A self-contained picture with a plot between the four edges, narrow enough to be read on a telephone.
 class Svg {
  public:
-  static constexpr double kWidth = 860, kHeight = 480;
-  static constexpr double kLeft = 78, kRight = 782, kTop = 92, kBottom = 414;
+  static constexpr double kWidth = 540, kHeight = 430;
+  static constexpr double kLeft = 62, kRight = 462, kTop = 82, kBottom = 368;
 
   Svg(const std::string& title, const std::string& subtitle);
 
@@ -38,7 +38,7 @@ class Svg {
   }
 
   /// A rim in the colour of the paper keeps the text legible where it meets a curve.
-  void label(double x, double y, const char* anchor, Tone tone, const std::string& text, int size = 13);
+  void label(double x, double y, const char* anchor, Tone tone, const std::string& text, int size = 14);
   /// The name of a vertical axis, at the left edge or the right one.
   void upright(double x, Tone tone, const char* text);
   /// Lines across the plot at each multiple of `step`, with their values at the left.
