@@ -20,13 +20,14 @@ HEAD = """<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{
 text{{font:14px system-ui,sans-serif;fill:#222}}.b{{font-weight:600}}.s{{font-size:12px;fill:#555}}.m{{text-anchor:middle}}
 .e{{text-anchor:end}}.k{{fill:#fff}}.n1{{fill:#eceae4}}.n2{{fill:#cfe0f2}}.n3{{fill:#9cc3ea}}.n4{{fill:#8fd19e}}
 .o{{fill:none;stroke:#333;stroke-width:1.6}}.w{{stroke:#333;stroke-width:1.5;fill:none;marker-end:url(#k)}}
-.l{{stroke:#999;fill:none}}.g{{stroke:#ddd}}.f0{{fill:#2f77c0}}.f1{{fill:#c4581d}}.f2{{fill:#2d8a49}}.f3{{fill:#8755c9}}.f4{{fill:#a8862a}}
-.c{{fill:none;stroke-width:2}}.c0{{stroke:#2f77c0}}.c1{{stroke:#c4581d}}.c2{{stroke:#2d8a49}}.c3{{stroke:#8755c9}}.i{{fill:#fff}}
+.l{{stroke:#999;fill:none}}.g{{stroke:#ddd}}.f0{{fill:#2a6cb0}}.f1{{fill:#e07a34}}.f2{{fill:#8ccf9d}}.f3{{fill:#4b2a83}}.f4{{fill:#f2e3a3;stroke:#b59f4a}}
+.c{{fill:none;stroke-width:2}}.c0{{stroke:#2f77c0}}.c1{{stroke:#c4581d}}.c2{{stroke:#2d8a49}}.c3{{stroke:#8755c9}}.i{{fill:#fff}}.j{{fill:#222}}
+.d1{{stroke-dasharray:2 3;stroke-width:2.5}}.d2{{stroke-dasharray:9 3 2 3}}.d3{{stroke-dasharray:6 4}}
 #k path{{fill:#333}}
 @media(prefers-color-scheme:dark){{
 text{{fill:#ededea}}.s{{fill:#b5b4af}}.k{{fill:#161618}}.n1{{fill:#34343a}}.n2{{fill:#27435f}}.n3{{fill:#2c6296}}.n4{{fill:#2f7a43}}
-.o,.w{{stroke:#e0dfda}}.l{{stroke:#77767c}}.g{{stroke:#38383e}}.f0{{fill:#4f96de}}.f1{{fill:#d8703a}}.f2{{fill:#3fa05d}}
-.f3{{fill:#a07be0}}.f4{{fill:#b3923a}}.c0{{stroke:#6db3f2}}.c1{{stroke:#ff9d6e}}.c2{{stroke:#69c585}}.c3{{stroke:#b99af0}}.i{{fill:#fff}}
+.o,.w{{stroke:#e0dfda}}.l{{stroke:#77767c}}.g{{stroke:#38383e}}.f0{{fill:#3a7ec8}}.f1{{fill:#f0a368}}.f2{{fill:#7fd097}}
+.f3{{fill:#7d5bc4}}.f4{{fill:#e0cf8a}}.c0{{stroke:#6db3f2}}.c1{{stroke:#ff9d6e}}.c2{{stroke:#69c585}}.c3{{stroke:#b99af0}}.i{{fill:#fff}}.j{{fill:#161618}}
 #k path{{fill:#e0dfda}}}}
 {5}</style>
 <marker id='k' viewBox='0 0 6 6' refX='5' refY='3' markerWidth='5' markerHeight='5' orient='auto'><path d='M0 0L6 3L0 6z'/></marker>
@@ -36,6 +37,11 @@ text{{fill:#ededea}}.s{{fill:#b5b4af}}.k{{fill:#161618}}.n1{{fill:#34343a}}.n2{{
 
 def image(width, height, title, body, style="", scale=1.5):
     return HEAD.format(width, height, round(width * scale), round(height * scale), title, style) + body + "</svg>\n"
+
+
+def ink(fill):
+    """The class of text on a fill: fills differ in lightness, so that they do so on grey paper, too."""
+    return "i" if fill in ("f0", "f3") else "j"
 
 
 def text(x, y, words, kind=""):
@@ -176,7 +182,7 @@ def exchanges(kolo):
             body += f"<path class='l' stroke-width='{1.4 * share:.3g}' d='M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}'/>\n"
         for (x, y), amount in zip(places, sent):
             body += f"<circle class='f{int(amount > 2)}' cx='{x:.1f}' cy='{y:.1f}' r='{5.5 + 7 * math.sqrt(amount):.1f}'/>"
-            body += text(round(x, 1), round(y + 4, 1), f"{amount:.3g}", "m s i")
+            body += text(round(x, 1), round(y + 4, 1), f"{amount:.3g}", "m s " + ink(f"f{int(amount > 2)}"))
     return image(480, 510, "What each of eight ranks sends in an all-reduce of n bytes", body)
 
 
@@ -202,19 +208,18 @@ def crossovers(kolo):
         body += f"<path class='g' d='M{x(size):.1f} {top}V{bottom}'/>" + text(round(x(size)), bottom + 18, words, "s m")
     for index, name in enumerate(names):
         points = "L".join(f"{x(size):.1f} {y(time):.1f}" for size, time in zip(sizes, times[name]))
-        body += f"<path class='c c{index}' d='M{points}'/>\n"
-        body += f"<rect class='f{index}' x='{left + 14}' y='{top + 8 + 20 * index}' width='14' height='8'/>"
-        body += text(left + 34, top + 16 + 20 * index, name)
+        body += f"<path class='c c{index} d{index}' d='M{points}'/>\n<path class='c c{index} d{index}' d='M{left + 12} {top + 12 + 20 * index}h28'/>"
+        body += text(left + 48, top + 17 + 20 * index, name)
     fastest = [min(names, key=lambda name: times[name][i]) for i in range(len(sizes))]
     for i, name in enumerate(fastest):
-        body += f"<circle class='f{names.index(name)}' cx='{x(sizes[i]):.1f}' cy='{y(times[name][i]):.1f}' r='4'/>"
+        body += f"<circle class='c c{names.index(name)} k' cx='{x(sizes[i]):.1f}' cy='{y(times[name][i]):.1f}' r='4'/>"
     body += text(left, bottom + 38, "16 hosts, TCP, typical costs; dots: the fastest of the four", "s")
     return image(490, 372, "Time of an all-reduce against its size", body, scale=1.4)
 
 
 def bar(x, y, width, words, kind, height=22):
     return (f"<rect class='{kind}' x='{x:.1f}' y='{y}' width='{max(width - 1, 0.5):.1f}' height='{height}'/>"
-            + text(round(x + width / 2, 1), y + height / 2 + 4, words, "m s i") + "\n")
+            + text(round(x + width / 2, 1), y + height / 2 + 4, words, "m s " + ink(kind)) + "\n")
 
 
 def ddp_step(kolo):
@@ -287,7 +292,8 @@ def pipelines(_):
         body += text(14, top + 12, title, "b")
         body += "".join(text(14, top + 40 + 26 * stage, f"rank {stage}", "s") for stage in range(stages))
         body += text(60, top + 144, f"idle: {100 * idle:.0f} % of {max(clock)} units; rank 0 holds {min(ahead(0), batches)} micro-batches", "s")
-    body += text(14, 372, "Blue: forward of a micro-batch, 1 unit. Green: its backward, 2 units.", "s")
+    for x, colour, words in ((14, "f0", "forward of a micro-batch, 1 unit"), (250, "f2", "its backward, 2 units")):
+        body += f"<rect class='{colour}' x='{x}' y='362' width='12' height='10'/>" + text(x + 18, 372, words, "s")
     return image(480, 384, "Two schedules of a pipeline of four stages", body)
 
 
@@ -364,19 +370,19 @@ def ports(kolo):
         body += text(left + 110, 71, "kolo run, with the store" if index == 0 else "kolo run", "m")
     corners = [30 + 100 * (rank % 2) + 236 * (rank // 2) for rank in range(RANKS)]
     for rank, x in enumerate(corners):
-        body += f"<path class='c c3' stroke-dasharray='5 4' d='M{x + 40} 148L{(70, 110, 190, 214)[rank]} 86'/>\n"
+        body += f"<path class='c c3 d3' d='M{x + 40} 148L{(70, 110, 190, 214)[rank]} 86'/>\n"
         body += f"<rect class='n3' x='{x}' y='148' width='76' height='36' rx='4'/>" + text(x + 38, 171, f"rank {rank}", "m")
-    body += "<path class='c c1' d='M222 66H258' marker-end='url(#k)'/>\n"
+    body += "<path class='c c1 d1' d='M222 66H258' marker-end='url(#k)'/>\n"
     for sender, receiver, *_ in kolo.drawing("ring", RANKS)[0]["steps"][1]["messages"]:
-        colour = "c2" if sender // 2 == receiver // 2 else "c0"
+        colour = "c2 d2" if sender // 2 == receiver // 2 else "c0"
         x, to = corners[sender] + 38, corners[receiver] + 38
         way = f"M{x + 40} 166H{to - 40}" if receiver == sender + 1 else f"M{x} 186V228H{to}V188"
         body += f"<path class='c {colour}' d='{way}' marker-end='url(#k)'/>\n"
-    for row, (colour, words) in enumerate([("f1", f"ssh: port {ssh} of each host; starts the ranks"),
-                                           ("f3", f"the store, where ranks meet: a port of {listen} on {hosts[0][1]}"),
-                                           ("f0", f"between hosts: TCP, ports {listen}, others in each job"),
-                                           ("f2", "within a host: shared memory, no port")]):
-        body += f"<rect class='{colour}' x='12' y='{246 + 22 * row}' width='14' height='8'/>" + text(34, 254 + 22 * row, words, "s")
+    for row, (colour, words) in enumerate([("c1 d1", f"ssh: port {ssh} of each host; starts the ranks"),
+                                           ("c3 d3", f"the store, where ranks meet: a port of {listen} on {hosts[0][1]}"),
+                                           ("c0", f"between hosts: TCP, ports {listen}, others in each job"),
+                                           ("c2 d2", "within a host: shared memory, no port")]):
+        body += f"<path class='c {colour}' d='M12 {250 + 22 * row}h28'/>" + text(48, 254 + 22 * row, words, "s")
     return image(480, 334, "Two hosts, their ranks and their ports", body)
 
 
