@@ -4,7 +4,7 @@ from html import escape
 from comparison_plot import tick
 from demo_screen import clock
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 300, 64, 16, 30, 36
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 260, 56, 8, 30, 36
 STYLE = """
 :root { color-scheme: light dark; --text: #24292f; --quiet: #57606a; --grid: #d8dee4; --paper: #ffffff; --kolo: #c2571a; --pytorch: #1f6fb2; }
 @media (prefers-color-scheme: dark) {
@@ -47,9 +47,11 @@ def plot(label, series, marks, x_label, from_zero):
         out.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_of(level):.1f}" y2="{y_of(level):.1f}"/>'
                    f'<text x="{LEFT - 8}" y="{y_of(level) + 4:.1f}" text-anchor="end">{level:,g}</text>')
         level += step
+    beside = 0
     for x, number in marks:
+        beside = max(x_of(x), beside + 12)  # numbers of marks that are near each other stand side by side
         out.append(f'<line class="mark" x1="{x_of(x):.1f}" x2="{x_of(x):.1f}" y1="{TOP - 8}" y2="{HEIGHT - BOTTOM}"/>'
-                   f'<text x="{x_of(x):.1f}" y="{TOP - 14}" text-anchor="middle">{number}</text>')
+                   f'<text x="{beside:.1f}" y="{TOP - 14}" text-anchor="middle">{number}</text>')
     for name, lines in series.items():
         for line in lines:
             path = " ".join(f"{'L' if i else 'M'}{x_of(x):.1f} {y_of(y):.1f}" for i, (x, y) in enumerate(thinned(line)))
