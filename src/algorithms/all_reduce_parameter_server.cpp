@@ -141,7 +141,8 @@ schedule::Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec
 const Algorithm all_reduce_parameter_server = {
     .collective = schedule::Collective::all_reduce,
     .name = "parameter_server",
-    .purpose = "Each of S servers combines its share of the data in rank order and sends each rank the result",
+    .purpose =
+        "Each of S servers combines its share of the data in rank order and sends each rank the result",
     .use = "Where some ranks have slower links than others: a spared rank sends and gets the data once",
     .source =
         "M. Li et al.: Scaling distributed machine learning with the parameter server, OSDI 2014, section 3; "
