@@ -11,6 +11,9 @@ MORE_STYLE = """\
 .bar { fill: none; stroke-width: 1; opacity: 0.45; }
 .form { fill: none; stroke: #57606a; stroke-width: 1.25; stroke-dasharray: 5 4; }
 .panel { font-weight: 600; }
+.d1 { stroke-dasharray: 2 3; }
+.d2 { stroke-dasharray: 9 3; }
+.d3 { stroke-dasharray: 9 3 2 3; }
 """
 MORE_DARK = ".form { stroke: #9aa5b1; }\n"
 ARMS = ("ring", "direct", "hierarchical", "halving_doubling")
@@ -80,7 +83,7 @@ class Panel:
             out.append(f'<path class="bar c{color}" d="M{x:.1f} {y:.1f} V{top:.1f} M{x - 2:.1f} {top:.1f} h4"/>')
             out.append(f'<circle class="t{color}" cx="{self.x(n):.1f}" cy="{y:.1f}" r="2.75"/>')
         points = list(zip(row["ranks"], row["rms_of_rms"], strict=True))
-        return [*out, f'<path class="line c{color}" d="{self.path(points)}"/>']
+        return [*out, f'<path class="line c{color} d{color}" d="{self.path(points)}"/>']
 
 
 def powers_of(rows):
@@ -92,7 +95,7 @@ def powers_of(rows):
 def legend():
     """The names of the lines."""
     for i, (arm, x) in enumerate(zip(ARMS, (14, 92, 184, 316), strict=True)):
-        yield f'<circle class="t{i}" cx="{x + 5}" cy="94" r="5"/><text class="name t{i}" x="{x + 16}" y="98.5">{escape(arm)}</text>'
+        yield f'<path class="line c{i} d{i}" d="M{x} 94h22"/><text class="name t{i}" x="{x + 27}" y="98.5">{escape(arm)}</text>'
 
 
 def style():
@@ -110,7 +113,7 @@ def plot(rows):
     title = "Errors of all-reduce sums over the number of ranks"
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">', style(),
            f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
-           *heading(title, "Root mean square, as a share of the exact sums; bars: the largest error. Dashed: predicted, one after "
+           *heading(title, "Root mean square, as a share of the exact sums; bars: the largest error. Thin dashes: predicted, one after "
                            "another and by pairs."), *legend()]
     for top, what in zip(TOPS, ("float32", "bfloat16 on the wire"), strict=True):
         here = [row for row in rows if row["format"] == what]
