@@ -110,8 +110,9 @@ std::optional<Deadline> Roster::next() const {
 }
 
 int Roster::members() const {
-  return static_cast<int>(std::ranges::count_if(
-      processes_, [](const auto& entry) { return entry.second.is_running && entry.second.is_in; }));
+  return static_cast<int>(std::ranges::count_if(processes_, [](const auto& entry) {
+    return entry.second.is_running && (entry.second.is_in || !entry.second.is_newcomer);
+  }));
 }
 
 int Roster::present() const {
@@ -121,9 +122,7 @@ int Roster::present() const {
 }
 
 bool Roster::only_newcomers_wait() const {
-  return is_done_ && std::ranges::none_of(processes_, [](const auto& entry) {
-           return entry.second.is_running && (entry.second.is_in || !entry.second.is_newcomer);
-         });
+  return is_done_ && members() == 0;
 }
 
 std::string Roster::why_over() const {

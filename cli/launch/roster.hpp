@@ -63,7 +63,8 @@ class Roster {
   bool is_done() const { return is_done_; }
   /// What still runs then are newcomers that no group will take any more.
   bool only_newcomers_wait() const;
-  /// Running processes that are in the group.
+  /// Running processes that are in the group, once it has met. Each process of the beginning is: they only
+  /// meet all together, but may say so one after another.
   int members() const;
   /// Processes that run or will be started again.
   int present() const;

@@ -116,11 +116,13 @@ class Elastic(unittest.TestCase):
         self.assertIn("no process of the group is left", job.text)
 
     def test_newcomers_that_no_group_takes_say_so_and_end_with_the_work(self):
-        job = self.job("1:2", "--", DEAF, KOLO_TIMEOUT="1")
+        end = os.path.join(self.folder, "end")
+        job = self.job("1:2", "--", "sh", "-c", '[ "$KOLO_JOIN" = always ] && export KOLO_TIMEOUT=1; exec "$@"', "sh", DEAF, end)
+        job.until(r"\[1\] no group has taken this newcomer within 1 s .* a group does so in regroup\(\)")
+        job.until(r"exited with code 3; 1 goes on; it starts again in 1 s \(restart 2 of 10\)")
+        job.until("process 1 starts as a newcomer")
+        open(end, "w", encoding="utf-8").close()
         self.expect_end(job, 0)
-        self.assertIn("[1] no group has taken this newcomer within 1 s", job.text)
-        self.assertIn("a group does so in regroup()", job.text)
-        self.assertIn("exited with code 3; 1 goes on; it starts again in 1 s (restart 2 of 10)", job.text)
 
     def test_before_a_group_has_met_a_failure_ends_the_job(self):
         job = self.job("1:3", "--", "sh", "-c", "[ $RANK = 1 ] && exit 7; sleep 60")
