@@ -1,4 +1,5 @@
-// deaf FILE: a group that takes no newcomers. Rank 1 of 2 is killed, and rank 0 works on alone until the file exists.
+// deaf FILE: a group that takes no newcomers. Rank 1 of 2 is killed, and rank 0 works on alone until the file
+// exists.
 #include <kolo/kolo.hpp>
 
 #include <signal.h>
