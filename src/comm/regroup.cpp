@@ -103,6 +103,7 @@ class Communicator::State::Regrouping {
   bool is_aborted() const;
   void require_quorum() const;
   std::shared_ptr<State> meet();
+  bool has_store_vanished() const;
   void look_into_lobby();
   std::vector<std::string> call_newcomers();
   int place() const {  ///< of this rank among the members
@@ -260,12 +261,25 @@ std::shared_ptr<Communicator::State> Communicator::State::Regrouping::run() {
   }
 }
 
+/// Whether the store's host has, as far as this rank can tell from its name: all its ranks are silent.
+bool Communicator::State::Regrouping::has_store_vanished() const {
+  bool has_silent = false;
+  for (std::size_t r = 0; r < at_.links().size(); ++r) {
+    const std::string host = at_.engine->host_of(at_.links()[r]);
+    if (host.empty() || host != store_->host()) continue;
+    if (council_.standings()[r] == comm::kMember) return false;
+    has_silent = has_silent || council_.standings()[r] == comm::kMissing;
+  }
+  return has_silent;
+}
+
 /// Finds who waits. If the store has failed, the next one is served.
 void Communicator::State::Regrouping::look_into_lobby() {
   std::vector<std::string> processes;
   for (const int member : members_) processes.push_back(council_.view_of(member).process);
   const auto look = [&] {
     if (store_ == nullptr) comm::fail_to_meet("there is no store");
+    if (has_store_vanished()) comm::fail_to_meet("the host of the store is lost");
     lobby_ = std::make_unique<comm::Lobby>(comm::make_impatient_store(store_, kStoreTime), next_.options);
     guests_ = lobby_->waiting(processes);
   };

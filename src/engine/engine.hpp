@@ -136,8 +136,12 @@ class Engine final : private Driven,
   bool has_seen_end(int peer) const;
   /// Whether messages to the peer wait for a connection that may still be made.
   bool is_unconnected(int peer) const;
-  /// Whether operations have failed because this peer was lost.
+  /// Whether operations have failed because this peer was lost, or a silent one with its host.
   bool is_blamed(int peer) const;
+  /// The name of the peer's host; empty if all ranks are on one.
+  std::string host_of(int peer) const {
+    return options_.hosts.empty() ? std::string() : options_.hosts[static_cast<std::size_t>(peer)];
+  }
   /// Whether a link has ended within a message of this rank whose memory could not be read.
   bool has_cut_message() const;
 

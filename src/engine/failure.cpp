@@ -296,7 +296,9 @@ void Engine::check_deadlines() {
     };
     if (std::ranges::all_of(call.awaited, is_asked) && !call.awaited.empty()) continue;
     if (auto failure = detector_.check(call, now)) {
-      if (failure->code == Code::peer_lost) peers_[failure->blamed].is_silent = true;
+      if (failure->code == Code::peer_lost) {
+        for (const int peer : detector_.silent_with(failure->blamed, now)) peers_[peer].is_silent = true;
+      }
       // A rank that has passed another list of ranks reports the failure as its own call's.
       if (is_meeting(operation.spec())) failure->reason += fmt::format(" ({})", call_of(operation));
       return record_failure(std::move(*failure));

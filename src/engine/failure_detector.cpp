@@ -125,10 +125,32 @@ std::optional<Failure> FailureDetector::find_silent(const WaitingCall& call, Clo
   return std::nullopt;
 }
 
-/// A living peer reads all that it is sent and answers pings, even while its program computes. So a slow peer
-/// is never taken for silent.
+/// A peer that has not answered a ping within half a beat may have vanished with its host. So the other ranks
+/// of that host are pinged as well: they are then found silent at the same time, not a heartbeat later.
 bool FailureDetector::is_silent(int peer, const Ping& ping, Clock::time_point now) {
   if (heartbeat_.count() == 0) return false;
+  const bool is_silent = hears_nothing_from(peer, ping, now, now - beat_);
+  const auto heard = liveness_[peer].heard;
+  if (now - heard <= beat_ + beat_ / 2) return is_silent;
+  for (const int other : peers_.ranks_beside(peer)) {
+    const PeerState state = peers_.state_of(other);
+    if (!state.has_ended && !state.has_left) hears_nothing_from(other, {}, now, heard);
+  }
+  return is_silent;
+}
+
+std::vector<int> FailureDetector::silent_with(int peer, Clock::time_point now) {
+  std::vector<int> silent{peer};
+  for (const int other : peers_.ranks_beside(peer)) {
+    if (liveness_.contains(other) && is_silent(other, {}, now)) silent.push_back(other);
+  }
+  return silent;
+}
+
+/// A living peer reads all that it is sent and answers pings, even while its program computes. So a slow peer
+/// is never taken for silent. `since`: when it was last heard, if this rank has not checked it just before.
+bool FailureDetector::hears_nothing_from(int peer, const Ping& ping, Clock::time_point now,
+                                         Clock::time_point since) {
   const SignsOfLife signs = peers_.signs_of(peer);
   Liveness& last = liveness_[peer];
   // If this rank has not checked for a while (no thread waited, or this process was stopped), it has sent no
@@ -138,7 +160,7 @@ bool FailureDetector::is_silent(int peer, const Ping& ping, Clock::time_point no
   if (is_new || signs.read != last.signs.read || signs.delivered > last.signs.delivered + kBytesOfPings) {
     last.signs.read = signs.read;
     last.signs.delivered = signs.delivered;
-    last.heard = is_new ? now - beat_ : now;
+    last.heard = is_new ? since : now;
   }
   if (is_new || signs.elsewhere > last.signs.elsewhere + kBytesOfBusyLink) {
     last.signs.elsewhere = signs.elsewhere;

@@ -39,6 +39,8 @@ class MonitoredPeers {
   virtual void ping(int peer, const Ping& ping) = 0;
   /// For messages.
   virtual std::string name_of(int peer) const = 0;
+  /// The other ranks of its host, if that is not this rank's own.
+  virtual std::vector<int> ranks_beside(int peer) const = 0;
   /// For messages: the transport, or why there is no connection.
   virtual std::string connection_to(int peer) const = 0;
   /// The tag of a message that has come from the peer and for which no recv is posted.
@@ -80,6 +82,8 @@ class FailureDetector {
   /// Whether no byte has come from the peer, or reached it, for a heartbeat. Pings the peer. To be called
   /// repeatedly while this rank waits for the peer, from the first beat of the wait on.
   bool is_silent(int peer, const Ping& ping, Clock::time_point now);
+  /// A silent peer, and the ranks of its host that are silent too: the host may have vanished.
+  std::vector<int> silent_with(int peer, Clock::time_point now);
   bool is_unreachable(int peer) const;
   void on_pong(int peer, const Pong& pong, Clock::time_point now);
   /// The operation has ended.
@@ -115,6 +119,7 @@ class FailureDetector {
 
   Inquiry& inquiry_of(const WaitingCall& call);
   void ping_all(const WaitingCall& call, Inquiry& inquiry, Clock::time_point now);
+  bool hears_nothing_from(int peer, const Ping& ping, Clock::time_point now, Clock::time_point since);
   std::optional<Failure> find_silent(const WaitingCall& call, Clock::time_point now);
   std::optional<Failure> diagnose_timeout(const WaitingCall& call, Inquiry& inquiry, Clock::time_point now);
   bool is_done_here(int peer) const;

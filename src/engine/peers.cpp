@@ -308,6 +308,18 @@ std::string Peers::name_of(int peer) const {
   return fmt::format("rank {} on host {}", peer, hosts_[static_cast<std::size_t>(peer)]);
 }
 
+std::vector<int> Peers::ranks_beside(int peer) const {
+  const auto is_with = [&](int one, int other) {
+    return hosts_[static_cast<std::size_t>(one)] == hosts_[static_cast<std::size_t>(other)];
+  };
+  std::vector<int> beside;
+  if (hosts_.empty() || is_with(peer, rank_)) return beside;
+  for (int other = 0; other < size(); ++other) {
+    if (other != peer && is_with(other, peer)) beside.push_back(other);
+  }
+  return beside;
+}
+
 std::string Peers::connection_to(int peer) const {
   Peer& p = (*this)[peer];
   return p.is_connected() ? std::string(p.link.endpoint().transport()) : on_demand_.dialer->known(peer);

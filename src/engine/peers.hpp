@@ -122,6 +122,7 @@ class Peers final : public MonitoredPeers {
   PeerState state_of(int peer) const override;
   void ping(int peer, const Ping& ping) override { (*this)[peer].send(ControlKind::ping, as_payload(ping)); }
   std::string name_of(int peer) const override;
+  std::vector<int> ranks_beside(int peer) const override;
   std::string connection_to(int peer) const override;
   std::optional<std::uint32_t> unmatched_tag(int peer, std::uint32_t context) const override;
 

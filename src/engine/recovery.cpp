@@ -76,7 +76,7 @@ bool Engine::is_unconnected(int peer) const {
 
 bool Engine::is_blamed(int peer) const {
   const auto lock = driver_.enter();
-  return blames(peer);
+  return blames(peer) || peers_[peer].is_silent;
 }
 
 bool Engine::has_cut_message() const {

@@ -30,6 +30,7 @@ class PlayedPeers final : public engine::MonitoredPeers {
     last_ping = ping;
   }
   std::string name_of(int peer) const override { return "rank " + std::to_string(peer); }
+  std::vector<int> ranks_beside(int peer) const override { return peer == 1 ? beside_1 : std::vector<int>(); }
   std::string connection_to(int) const override { return "played"; }
   std::optional<std::uint32_t> unmatched_tag(int peer, std::uint32_t) const override {
     const auto tag = tags.find(peer);
@@ -40,6 +41,7 @@ class PlayedPeers final : public engine::MonitoredPeers {
   std::vector<engine::PeerState> states;
   std::map<int, std::uint32_t> tags;
   std::map<int, int> pings;
+  std::vector<int> beside_1;
   engine::Ping last_ping;
 };
 
@@ -116,6 +118,19 @@ TEST_F(FailureDetectorTest, ASilentPeerIsLostAfterAHeartbeat) {
   EXPECT_EQ(peers.pings[1], 5);
   EXPECT_EQ(peers.pings[2], 0);
   EXPECT_EQ(peers.last_ping.sequence, kCall);
+}
+
+TEST_F(FailureDetectorTest, TheRanksOfAVanishedHostAreSilentTogether) {
+  peers.beside_1 = {2};
+  ASSERT_TRUE(play(kTimeout));
+  EXPECT_EQ(peers.pings[2], 4);
+  EXPECT_EQ(detector.silent_with(1, now), (std::vector{1, 2}));
+}
+
+TEST_F(FailureDetectorTest, ARankThatAnswersIsNotSilentWithItsNeighbour) {
+  peers.beside_1 = {2};
+  ASSERT_TRUE(play(kTimeout, [&] { peers.signs[2].read = static_cast<std::uint64_t>(peers.pings[2]); }));
+  EXPECT_EQ(detector.silent_with(1, now), std::vector{1});
 }
 
 TEST_F(FailureDetectorTest, APeerThatSendsAnythingIsNotSilent) {
