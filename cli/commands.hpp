@@ -16,6 +16,7 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments);
 void add_plan(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_doctor(CLI::App& app);
+void add_explain(CLI::App& app);
 void add_list(CLI::App& app);
 void add_check(CLI::App& app);
 void add_precision(CLI::App& app);

@@ -16,8 +16,10 @@
 #include "help/outline.hpp"
 #include "help/pages.hpp"
 #include "kolo/error.hpp"
+#include "kolo/trouble.hpp"
 #include "kolo/version.hpp"
 #include "options.hpp"
+#include "text/refuse.hpp"
 
 namespace {
 
@@ -32,6 +34,7 @@ constexpr const char* kFooter = R"(Examples:
   kolo run -n 4 -- ./train               four ranks of ./train on this machine
   kolo run --hosts a:4,b:4 -- ./train    eight, on two hosts over ssh
   kolo doctor --hosts a,b                what keeps their ranks from working
+  kolo explain K104                      what an error that ends so means
   kolo bench all_reduce --ranks 4        how fast they sum, size by size
   kolo tune                              measures this machine, once
   kolo plan all_reduce --bytes 1M        which algorithm a call would run
@@ -55,7 +58,8 @@ Sizes are in bytes; K, M, G are times 1024 (as KiB), and KB, MB, GB times 1000.
 --json writes for programs: to the FILE after it, or in place of the text.)";
 
 int report(const std::string& what, int code) {
-  std::fprintf(stderr, "kolo: %s\n", what.c_str());
+  const std::string text = kolo::with_code(what, code == kUsage ? kolo::cli::kWrongUsage : "");
+  std::fprintf(stderr, "kolo: %s\n", text.c_str());
   return code;
 }
 
@@ -127,6 +131,7 @@ int run(std::vector<std::string> arguments) {
   kolo::cli::add_run(app, kolo::cli::take_program(arguments));
   kolo::cli::normalize(arguments);
   kolo::cli::add_doctor(app);
+  kolo::cli::add_explain(app);
   kolo::cli::add_bench(app, arguments);
   kolo::cli::add_tune(app);
   kolo::cli::add_plan(app);

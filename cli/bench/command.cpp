@@ -24,6 +24,7 @@
 #include "bench/settings.hpp"
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
+#include "kolo/trouble.hpp"
 #include "launch/launcher.hpp"
 #include "options.hpp"
 #include "selection/topology.hpp"
@@ -75,7 +76,7 @@ Columns:
 Exit code: 1 when an element is wrong ('kolo help').)";
 
 int report(int rank, const std::exception& error, int code) {
-  fmt::print(stderr, "kolo bench: rank {}: {}\n", rank, error.what());
+  fmt::print(stderr, "kolo bench: rank {}: {}\n", rank, with_code(error.what()));
   return code;
 }
 

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "kolo/trouble.hpp"
+
 namespace kolo::cli {
 namespace {
 
@@ -139,7 +141,7 @@ void Console::take(int rank, Stream stream, std::string_view bytes) {
 }
 
 void Console::say(std::string_view text) {
-  records_ ? tell(record(RecordKind::say, 0, text)) : err().line("kolo: ", text);
+  records_ ? tell(record(RecordKind::say, 0, text)) : err().line("kolo: ", with_code(std::string(text)));
 }
 
 void Console::tell(std::string_view bytes) {

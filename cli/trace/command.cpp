@@ -123,9 +123,9 @@ void merge_files(const MergeRequest& request) {
   const std::size_t events = write_merged(ranks, request.output);
   for (const RankTimeline& one : ranks) {
     if (one.dropped > 0)
-      fmt::print(stderr,
-                 "kolo trace merge: the timeline of rank {} was full: its last {} spans are missing\n",
-                 one.rank, one.dropped);
+      fmt::print(stderr, "kolo trace merge: {}\n",
+                 with_code(fmt::format("the timeline of rank {} was full: its last {} spans are missing",
+                                       one.rank, one.dropped)));
   }
   fmt::print("{}: {} ranks, {} events\n", request.output, ranks.size(), events);
   print_waiting(ranks, timelines::waiting_in(ranks));

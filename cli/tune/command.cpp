@@ -209,12 +209,13 @@ std::string conflict(const TuneRequest& request, const Launch& launch,
 int run_tune(TuneRequest& request, const std::vector<std::string>& given) {
   const Launch launch = launch_from_environment();
   if (const std::string problem = conflict(request, launch, given); !problem.empty()) {
-    fmt::print(stderr, "kolo tune: {}\n", problem);
+    fmt::print(stderr, "kolo tune: {}\n", with_code(problem, kWrongUsage));
     return kTuneUsage;
   }
   if (request.file.empty()) request.file = selection::table_path();
   if (request.file.empty()) {
-    fmt::print(stderr, "kolo tune: there is no place for the table: name one with -o or KOLO_TABLE\n");
+    fmt::print(stderr, "kolo tune: there is no place for the table: name one with -o or KOLO_TABLE [{}]\n",
+               kWrongUsage);
     return kTuneUsage;
   }
   for (const std::string& collective : request.collectives) settings_for(request, collective, 2);  // checks

@@ -11,6 +11,7 @@
 
 #include "base/config.hpp"
 #include "base/file_size_limit.hpp"
+#include "kolo/trouble.hpp"
 
 namespace kolo {
 namespace {
@@ -29,9 +30,13 @@ class Stderr : public spdlog::sinks::base_sink<std::mutex> {
     if (const std::uint64_t lost = std::exchange(lost_, 0)) {
       const std::string text = fmt::format("{} {} of this log lost: standard error took no more", lost,
                                            lost == 1 ? "line" : "lines");
-      out_.log({line.logger_name, spdlog::level::warn, text});
+      out_.log({line.logger_name, spdlog::level::warn, with_code(text)});
     }
-    out_.log(line);
+    if (line.level < spdlog::level::warn) return out_.log(line);
+    const std::string text = with_code(fmt::to_string(line.payload));
+    spdlog::details::log_msg coded = line;
+    coded.payload = text;
+    out_.log(coded);
   }
 
   void set_formatter_(std::unique_ptr<spdlog::formatter> formatter) override {

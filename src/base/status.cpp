@@ -6,6 +6,8 @@
 #include <exception>
 #include <system_error>
 
+#include "kolo/trouble.hpp"
+
 namespace kolo {
 
 Status Status::from_errno(const std::string& what, int error_number) {
@@ -31,23 +33,25 @@ Status Status::prefixed(const std::string& prefix) const {
 }
 
 void Status::throw_if_error() const {
+  if (ok()) return;
+  const std::string text = with_code(message());
   switch (code()) {
     case Code::ok:
       return;
     case Code::invalid_argument:
-      throw InvalidArgumentError(message(), context());
+      throw InvalidArgumentError(text, context());
     case Code::mismatch:
-      throw MismatchError(message(), context());
+      throw MismatchError(text, context());
     case Code::peer_lost:
-      throw PeerLostError(message(), context());
+      throw PeerLostError(text, context());
     case Code::timeout:
-      throw TimeoutError(message(), context());
+      throw TimeoutError(text, context());
     case Code::rendezvous:
-      throw RendezvousError(message(), context());
+      throw RendezvousError(text, context());
     case Code::system:
-      throw SystemError(message(), context());
+      throw SystemError(text, context());
     case Code::aborted:
-      throw AbortedError(message(), context());
+      throw AbortedError(text, context());
   }
 }
 

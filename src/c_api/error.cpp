@@ -6,6 +6,7 @@
 
 #include "c_api/guard.hpp"
 #include "kolo/kolo.h"
+#include "kolo/trouble.hpp"
 #include "kolo/version.hpp"
 
 namespace kolo::c_api {
@@ -18,13 +19,15 @@ struct LastError {
 thread_local LastError last_error;
 thread_local std::string last_text;
 
-kolo_status note(kolo_status status, std::string_view function, const char* message, int rank) noexcept {
+kolo_status note(kolo_status status, std::string_view function, const char* message, int rank,
+                 std::string_view code = {}) noexcept {
   last_error.rank = rank;
   try {
     last_error.message = rank < 0 || function.empty() ? "" : "rank " + std::to_string(rank) + ": ";
     last_error.message += function;
     if (!function.empty()) last_error.message += ": ";
     last_error.message += message;
+    last_error.message = with_code(std::move(last_error.message), code);
   } catch (const std::bad_alloc&) {
     last_error.message.clear();
   }
@@ -47,7 +50,7 @@ kolo_status note_current(const char* function, const void* group) noexcept {
   try {
     throw;
   } catch (const Misuse& error) {
-    return note(KOLO_INVALID_ARGUMENT, function, error.what(), rank_in(group));
+    return note(KOLO_INVALID_ARGUMENT, function, error.what(), rank_in(group), "K307");
   } catch (const InvalidArgumentError& error) {
     return fail(KOLO_INVALID_ARGUMENT, error);
   } catch (const MismatchError& error) {

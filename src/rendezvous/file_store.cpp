@@ -142,7 +142,8 @@ class FileStore final : public Store, public rendezvous::OwnStore {
   enum class Found { record, end, torn, corrupt };
 
   Status failed(const std::string& what, int error_number) const {
-    return Status(Code::rendezvous, Status::from_errno(what + " the store " + path_, error_number).message());
+    return Status(Code::rendezvous,
+                  Status::from_errno(what + " the store's file " + path_, error_number).message());
   }
 
   /// Replays until `done()` or the deadline. Sleeps without the mutex, so that other threads can write.

@@ -221,7 +221,7 @@ TEST_F(ThroughFakeSsh, RanksAreNumberedHostByHost) {
                   {{"TREE", "oak"}, {"OMP_NUM_THREADS", "3"}});
   EXPECT_EQ(command.finish(), 0) << command.err();
   EXPECT_EQ(Command::count(command.err(), "kolo: -x "), 1) << command.err();
-  EXPECT_NE(command.err().find("kolo: -x NOWHERE: it is not set here\n"), std::string::npos);
+  EXPECT_NE(command.err().find("kolo: -x NOWHERE: it is not set here [K901]\n"), std::string::npos);
   for (int r = 0; r < 4; ++r) {
     std::istringstream lines(command.out());
     const std::string prefix = "[" + std::to_string(r) + "] ";
@@ -253,7 +253,7 @@ TEST_F(ThroughFakeSsh, TheFirstFailureStopsAll) {
   Command exited(run({}, {"fail", "2", "9"}));
   EXPECT_EQ(exited.finish(), 9);
   EXPECT_NE(exited.err().find("127.0.0.1: rank 2 (pid "), std::string::npos) << exited.err();
-  EXPECT_NE(exited.err().find(") exited with code 9; stopping the other 3\n"), std::string::npos)
+  EXPECT_NE(exited.err().find(") exited with code 9; stopping the other 3 [K903]\n"), std::string::npos)
       << exited.err();
   Command killed(run({}, {"die", "1", std::to_string(SIGKILL)}));
   EXPECT_EQ(killed.finish(), 128 + SIGKILL);
@@ -267,9 +267,10 @@ TEST_F(ThroughFakeSsh, AKilledRankExplainsAnExitCodeThatArrivesSooner) {
                  {"sh", "-c", "case $RANK in 0) exit 9;; 3) sleep 0.3; kill -KILL $$;; *) sleep 50;; esac"});
   Command command(program, mark_);
   EXPECT_EQ(command.finish(), 128 + SIGKILL);
-  EXPECT_NE(command.err().find(") exited with code 9; stopping the other 3\n"), std::string::npos)
+  EXPECT_NE(command.err().find(") exited with code 9; stopping the other 3 [K903]\n"), std::string::npos)
       << command.err();
-  EXPECT_NE(command.err().find(") was killed by signal 9 (Killed)\n"), std::string::npos) << command.err();
+  EXPECT_NE(command.err().find(") was killed by signal 9 (Killed) [K903]\n"), std::string::npos)
+      << command.err();
 }
 
 TEST_F(ThroughFakeSsh, RanksReportWhichOneTheyLost) {

@@ -155,7 +155,7 @@ TEST_F(KoloRun, ReportsTheExitCodeOfTheRankThatFailed) {
   Command command(run(4, {"fail", "2", "3"}), mark_);
   EXPECT_EQ(command.finish(), 3);
   EXPECT_NE(command.err().find("kolo: rank 2 (pid "), std::string::npos) << command.err();
-  EXPECT_NE(command.err().find(") exited with code 3; stopping the other 3\n"), std::string::npos)
+  EXPECT_NE(command.err().find(") exited with code 3; stopping the other 3 [K903]\n"), std::string::npos)
       << command.err();
 }
 
@@ -163,7 +163,7 @@ TEST_F(KoloRun, ReportsTheSignalThatKilledARank) {
   Command command(run(4, {"die", "1", "9"}), mark_);
   EXPECT_EQ(command.finish(), 128 + 9);
   EXPECT_NE(command.err().find("kolo: rank 1 (pid "), std::string::npos) << command.err();
-  EXPECT_NE(command.err().find(") was killed by signal 9 (Killed); stopping the other 3\n"),
+  EXPECT_NE(command.err().find(") was killed by signal 9 (Killed); stopping the other 3 [K903]\n"),
             std::string::npos)
       << command.err();
 }

@@ -143,7 +143,7 @@ class OverSsh(unittest.TestCase):
     def test_the_first_failure_stops_all_hosts(self):
         begin = time.monotonic()
         _, err = self.run_on([0, 1, 2], 2, "[ $RANK = 3 ] && exit 9; sleep 600 & sleep 600", expect=9)
-        self.assertRegex(err, r"^kolo: 10\.77\.0\.2: rank 3 \(pid \d+\) exited with code 9; stopping the other 5\n$")
+        self.assertRegex(err, r"^kolo: 10\.77\.0\.2: rank 3 \(pid \d+\) exited with code 9; stopping the other 5 \[K903\]\n$")
         self.assertLess(time.monotonic() - begin, 20)
         _, err = self.run_on([0, 1], 1, "[ $RANK = 1 ] && kill -KILL $$; sleep 600", expect=128 + signal.SIGKILL)
         self.assertIn("rank 1", err)

@@ -56,8 +56,9 @@ TEST(Log, WaitsForNobodyWhoReadsItAndSaysWhatIsMissing) {
   log().warn("third");
   EXPECT_EQ(piped.read_all().find("second"), std::string::npos);
   log().warn("fourth");
-  EXPECT_EQ(piped.read_all(),
-            "kolo warning: 2 lines of this log lost: standard error took no more\nkolo warning: fourth\n");
+  EXPECT_EQ(
+      piped.read_all(),
+      "kolo warning: 2 lines of this log lost: standard error took no more [K405]\nkolo warning: fourth\n");
 }
 
 TEST(Log, OutlivesWhoReadsIt) {
