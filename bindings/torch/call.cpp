@@ -18,6 +18,7 @@
 
 #include "interrupt.hpp"
 #include "kolo/error.hpp"
+#include "kolo/trouble.hpp"
 #include "tensors.hpp"
 #include "version.hpp"
 
@@ -61,15 +62,15 @@ thread_local bool runs_callbacks = false;
 
 void Call::check_device(const at::Tensor& tensor) {
   const auto name = [this] { return std::string(name_); };
-  if (!tensor.defined()) throw std::invalid_argument(name() + ": the tensor is undefined");
+  if (!tensor.defined()) throw std::invalid_argument(with_code(name() + ": the tensor is undefined"));
   const at::Device device = tensor.device();
   if (!device.is_cpu() && !device.is_cuda()) {
-    throw std::invalid_argument(name() + ": a tensor is on " + device.str() +
-                                ", and kolo moves those of the CPU and of CUDA");
+    throw std::invalid_argument(with_code(name() + ": a tensor is on " + device.str() +
+                                          ", and kolo moves those of the CPU and of CUDA"));
   }
   if (device_.value_or(device) != device) {
-    throw std::invalid_argument(name() + ": a tensor is on " + device_->str() + ", and another one on " +
-                                device.str());
+    throw std::invalid_argument(
+        with_code(name() + ": a tensor is on " + device_->str() + ", and another one on " + device.str()));
   }
   device_ = device;
 }
@@ -95,7 +96,7 @@ void* Call::stream() const {
 void Call::check(const at::Tensor& tensor) {
   check_device(tensor);
   if (tensor.layout() != at::kStrided)
-    throw std::invalid_argument(std::string(name_) + ": a tensor is not dense");
+    throw std::invalid_argument(with_code(std::string(name_) + ": a tensor is not dense"));
 }
 
 void Call::changes(const at::Tensor& tensor) {
@@ -253,12 +254,13 @@ void Call::wait(std::chrono::milliseconds timeout) {
     }
     if (*closed_) stay_if_process_ends();
     // An engine of kolo's lives as long as a thread waits in it: all of them leave.
-    if (*closed_) throw std::runtime_error(std::string(name_) + ": the process group was destroyed");
+    if (*closed_)
+      throw std::runtime_error(with_code(std::string(name_) + ": the process group was destroyed"));
     waited += slice;
     if (has_limit && waited >= timeout) {
-      throw std::runtime_error(std::string(name_) + ": wait() timed out after " +
-                               std::to_string(timeout.count()) + " ms" + awaited() +
-                               "; the call itself goes on");
+      throw std::runtime_error(with_code(std::string(name_) + ": wait() timed out after " +
+                                         std::to_string(timeout.count()) + " ms" + awaited() +
+                                         "; the call itself goes on"));
     }
   }
   if (error_ == nullptr) return;
@@ -339,7 +341,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 }
 
 void Work::abort() {
-  throw std::runtime_error("kolo ends no single call: abort the process group");
+  throw std::runtime_error(with_code("kolo ends no single call: abort the process group"));
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {

@@ -5,6 +5,7 @@
 
 #include "group.hpp"
 #include "kolo/call_batch.hpp"
+#include "kolo/trouble.hpp"
 #include "tensors.hpp"
 
 namespace kolo::pytorch {
@@ -14,8 +15,8 @@ template <typename Add>
 Group::Started Group::together(c10d::OpType type, const char* name, const Tensors& out, const Tensors& in,
                                const Add& add) {
   if (in.empty() || in.size() != out.size())
-    throw std::invalid_argument(std::string(name) +
-                                ": there must be as many outputs as inputs, and at least one");
+    throw std::invalid_argument(
+        with_code(std::string(name) + ": there must be as many outputs as inputs, and at least one"));
   const auto call = make_call(name);
   call->is_batch = true;
   call->takes_devices = false;
@@ -67,10 +68,13 @@ Group::Started Group::allgather_coalesced(Lists& out, Tensors& in, const c10d::A
       fits = list[i].numel() == in[i].numel() && list[i].scalar_type() == in[i].scalar_type();
       parts[i].push_back(list[i]);
     }
-    if (!fits) throw std::invalid_argument("all_gather_coalesced: a rank's outputs are not like the inputs");
+    if (!fits)
+      throw std::invalid_argument(
+          with_code("all_gather_coalesced: a rank's outputs are not like the inputs"));
   }
   if (std::ssize(out) != size_ || in.empty())
-    throw std::invalid_argument("all_gather_coalesced: there must be tensors, and outputs for each rank");
+    throw std::invalid_argument(
+        with_code("all_gather_coalesced: there must be tensors, and outputs for each rank"));
   const auto from = call->inputs(in);
   return start(c10d::OpType::ALLGATHER_COALESCED, call, [&](Communicator& communicator) {
     for (std::size_t i = 0; i < in.size(); ++i)
@@ -88,7 +92,8 @@ void Group::startCoalescing() {
 
 Group::Started Group::endCoalescing() {
   const std::lock_guard lock(mutex_);
-  if (coalesced_ == nullptr) throw std::runtime_error("kolo: coalescing has not begun on this group");
+  if (coalesced_ == nullptr)
+    throw std::runtime_error(with_code("kolo: coalescing has not begun on this group"));
   return c10::make_intrusive<Work>(rank_, c10d::OpType::UNKNOWN, std::exchange(coalesced_, nullptr));
 }
 

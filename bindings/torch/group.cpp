@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "interrupt.hpp"
+#include "kolo/trouble.hpp"
 #include "store.hpp"
 #include "tensors.hpp"
 
@@ -28,7 +29,8 @@ Groups& groups() {
 template <typename T>
 const T& only(const std::vector<T>& list, const char* call) {
   if (list.size() != 1)
-    throw std::invalid_argument(std::string(call) + ": " + std::to_string(list.size()) + " tensors, not one");
+    throw std::invalid_argument(
+        with_code(std::string(call) + ": " + std::to_string(list.size()) + " tensors, not one"));
   return list.front();
 }
 
@@ -37,7 +39,8 @@ std::vector<std::uint64_t> counts_of(const Group::Splits& splits, const at::Tens
   const auto all = buffer_of(tensor).count, ranks = static_cast<std::uint64_t>(size);
   if (splits.empty() && all % ranks == 0) return std::vector(ranks, all / ranks);
   if (std::ssize(splits) != size || tensor.dim() == 0)
-    throw std::invalid_argument("all_to_all_single: there must be one split of the first dimension a rank");
+    throw std::invalid_argument(
+        with_code("all_to_all_single: there must be one split of the first dimension a rank"));
   const auto row = tensor.size(0) > 0 ? all / static_cast<std::uint64_t>(tensor.size(0)) : 0;
   std::int64_t rows = 0;
   std::vector<std::uint64_t> counts;
@@ -46,8 +49,8 @@ std::vector<std::uint64_t> counts_of(const Group::Splits& splits, const at::Tens
     counts.push_back(static_cast<std::uint64_t>(split) * row);
   }
   if (rows != tensor.size(0) || *std::min_element(splits.begin(), splits.end()) < 0) {
-    throw std::invalid_argument("all_to_all_single: the splits are not those of " +
-                                std::to_string(tensor.size(0)) + " rows");
+    throw std::invalid_argument(with_code("all_to_all_single: the splits are not those of " +
+                                          std::to_string(tensor.size(0)) + " rows"));
   }
   return counts;
 }
@@ -92,13 +95,13 @@ void Group::meet(const c10::intrusive_ptr<c10d::Store>& store, Timeout timeout) 
     if (options_->wire || !options_->algorithm.empty())
       made.estimate("all_reduce", 1, {.algorithm = options_->algorithm, .wire = options_->wire});
   } catch (const InvalidArgumentError& error) {
-    throw std::invalid_argument(std::string("kolo_torch.Options: ") + error.what());
+    throw std::invalid_argument(with_code(std::string("kolo_torch.Options: ") + error.what()));
   }
   static std::atomic<bool> is_known{false};  // to rank 0 of this process's first group, which has told of it
   if (!has_key_ && has_network_ && !is_known.exchange(true) && rank_ == 0) {
     TORCH_WARN(
         "kolo: the key with which ranks prove that they belong to the job comes through its store. A process "
-        "that reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks.");
+        "that reaches that store can read it: set KOLO_KEY or KOLO_KEY_FILE on all ranks [K507]");
   }
   if (has_network_) {
     const std::string network = made.network();
@@ -141,9 +144,10 @@ Communicator Group::communicator() const {
   std::unique_lock lock(mutex_);
   if (communicator_.valid()) return communicator_;
   lock.unlock();
-  if (!is_closed()) throw std::runtime_error("kolo: this process group has no ranks before reconfigure()");
+  if (!is_closed())
+    throw std::runtime_error(with_code("kolo: this process group has no ranks before reconfigure()"));
   Call::stay_if_process_ends();
-  throw std::runtime_error("kolo: this process group was destroyed");
+  throw std::runtime_error(with_code("kolo: this process group was destroyed"));
 }
 
 void Group::wait_for(const kolo::Work& work, const char* name, const at::Tensor& in,
@@ -151,7 +155,8 @@ void Group::wait_for(const kolo::Work& work, const char* name, const at::Tensor&
   try {
     while (!work.wait(kSignalInterval)) {
       check_signals();
-      if (is_closed()) throw std::runtime_error(std::string(name) + ": the process group was destroyed");
+      if (is_closed())
+        throw std::runtime_error(with_code(std::string(name) + ": the process group was destroyed"));
     }
   } catch (const Error&) {
     throw;
@@ -221,7 +226,7 @@ void Group::write_timeline(const Timeline& timeline) const {
   try {
     timeline.write(path, rank_, host, name_);
   } catch (const Error& error) {
-    TORCH_WARN("kolo: no timeline: ", error.what());
+    TORCH_WARN(with_code(std::string("kolo: no timeline: ") + error.what()));
   }
 }
 
@@ -267,7 +272,7 @@ Group::Started Group::allreduce_sparse(Tensors& data, const c10d::AllreduceOptio
   call->takes_devices = false;
   call->changes(tensor);
   if (options.reduceOp.op_ != c10d::ReduceOp::SUM)
-    throw std::invalid_argument("all_reduce: kolo only sums sparse tensors");
+    throw std::invalid_argument(with_code("all_reduce: kolo only sums sparse tensors"));
   static_cast<void>(reduction_of(options.reduceOp, tensor));
   return start(c10d::OpType::ALLREDUCE, call, [&](Communicator& communicator) {
     sparse_.begin(communicator, call, tensor, options_of(options));

@@ -8,6 +8,7 @@
 #include "group.hpp"
 #include "interrupt.hpp"
 #include "kolo/memory.hpp"
+#include "kolo/trouble.hpp"
 #include "memory.hpp"
 #include "ops.hpp"
 #include "quick_call.hpp"
@@ -35,7 +36,7 @@ namespace {
 
 Group& group_of(Base& base) {
   auto* const group = dynamic_cast<Group*>(&base);
-  if (group == nullptr) throw std::invalid_argument("this is no backend of kolo's");
+  if (group == nullptr) throw std::invalid_argument(with_code("this is no backend of kolo's"));
   return *group;
 }
 

@@ -19,6 +19,7 @@
 
 #include "group.hpp"
 #include "interrupt.hpp"
+#include "kolo/trouble.hpp"
 #include "tensors.hpp"
 
 namespace kolo::pytorch {
@@ -49,7 +50,8 @@ c10::intrusive_ptr<Base> resolve(const std::string& name) {
   const std::lock_guard lock(names().mutex);
   const auto found = names().groups.find(name);
   auto group = found == names().groups.end() ? c10::intrusive_ptr<Base>() : found->second.lock();
-  if (group == nullptr) throw std::invalid_argument("torch.ops.kolo: there is no group \"" + name + "\"");
+  if (group == nullptr)
+    throw std::invalid_argument(with_code("torch.ops.kolo: there is no group \"" + name + "\""));
   return group;
 }
 #endif
@@ -66,7 +68,8 @@ c10::intrusive_ptr<Group> group_of(Text name) {
   const auto base = resolve(owned(name));
   const auto group = c10::dynamic_intrusive_pointer_cast<Group>(base);
   if (group == nullptr)
-    throw std::invalid_argument("torch.ops.kolo: the group \"" + owned(name) + "\" is not one of kolo's");
+    throw std::invalid_argument(
+        with_code("torch.ops.kolo: the group \"" + owned(name) + "\" is not one of kolo's"));
   known = owned(name);
   last = c10::weak_intrusive_ptr<Group>(group);
   return group;
@@ -85,8 +88,8 @@ c10d::ReduceOp reduce_op_of(Text name) {
   for (const auto& [known, op] : kNames) {
     if (name == Text(known)) return op;
   }
-  throw std::invalid_argument("torch.ops.kolo: \"" + owned(name) +
-                              "\" must be sum, avg, product, min, max, band, bor or bxor");
+  throw std::invalid_argument(with_code("torch.ops.kolo: \"" + owned(name) +
+                                        "\" must be sum, avg, product, min, max, band, bor or bxor"));
 }
 
 /// A tensor like `data` of another number of rows. A number counts as one row.
@@ -96,7 +99,7 @@ at::Tensor with_rows(const at::Tensor& data, std::int64_t times, std::int64_t di
   if (divided_by != 1) {
     TORCH_CHECK_VALUE(sizes.front() % divided_by == 0,
                       "torch.ops.kolo.reduce_scatter_tensor: ", sizes.front(), " rows for ", divided_by,
-                      " ranks");
+                      " ranks [K851]");
     sizes.front() = sizes.front() / divided_by;
   }
   sizes.front() = sizes.front() * times;
@@ -105,7 +108,7 @@ at::Tensor with_rows(const at::Tensor& data, std::int64_t times, std::int64_t di
 
 void check_size(const Group& group, std::int64_t size) {
   TORCH_CHECK_VALUE(group.getSize() == size, "torch.ops.kolo: group_size is ", size, ", and the group has ",
-                    group.getSize(), " ranks");
+                    group.getSize(), " ranks [K851]");
 }
 
 }  // namespace
@@ -194,7 +197,8 @@ struct Differentiable : torch::autograd::Function<Differentiable> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& data, std::int64_t kind,
                             const std::string& op, std::int64_t size, const std::string& group) {
     if (op != "sum" && op != "avg")
-      throw std::invalid_argument("torch.ops.kolo: only sum and avg have a gradient, and not " + op);
+      throw std::invalid_argument(
+          with_code("torch.ops.kolo: only sum and avg have a gradient, and not " + op));
     if (kind == kAllReduceInPlace) context->mark_dirty({data});
     context->saved_data["call"] = std::tuple(kind, op, size, group);
     const at::AutoDispatchBelowADInplaceOrView guard;
@@ -220,7 +224,8 @@ at::Tensor call_with_autograd(std::int64_t kind, const at::Tensor& data, Text op
                               Text group) {
   const bool in_place = kind == kAllReduceInPlace;
   if ((at::GradMode::is_enabled() && data.requires_grad()) || data._fw_grad(0).defined()) {
-    TORCH_CHECK(!in_place || !data.is_leaf(), "torch.ops.kolo.all_reduce_: a leaf that requires a gradient");
+    TORCH_CHECK(!in_place || !data.is_leaf(),
+                "torch.ops.kolo.all_reduce_: a leaf that requires a gradient [K851]");
     return Differentiable::apply(data, kind, owned(op), size, owned(group));
   }
   const at::AutoDispatchBelowADInplaceOrView guard;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kolo/name.hpp"
+#include "kolo/trouble.hpp"
 #include "kolo/wire.hpp"
 #include "version.hpp"
 
@@ -19,8 +20,8 @@ struct GroupOptions final : Base::Options {
   GroupOptions(const std::string& wire_name, const std::string& algorithm_name, const std::string& folder)
       : Base::Options("kolo"), algorithm(algorithm_name), timeline(folder) {
     if (!wire_name.empty() && !parse_wire(wire_name, wire.emplace())) {
-      throw std::invalid_argument("kolo_torch.Options: wire=\"" + wire_name +
-                                  "\" must be native, bfloat16, float16 or int8");
+      throw std::invalid_argument(with_code("kolo_torch.Options: wire=\"" + wire_name +
+                                            "\" must be native, bfloat16, float16 or int8"));
     }
     if (!timeline.empty()) std::filesystem::create_directories(timeline);
   }

@@ -8,6 +8,7 @@
 #include "group.hpp"
 #include "interrupt.hpp"
 #include "kolo/error.hpp"
+#include "kolo/trouble.hpp"
 
 namespace kolo::pytorch {
 
@@ -58,8 +59,8 @@ c10::intrusive_ptr<Base> Group::shrink(const std::vector<std::int64_t>& excluded
     rest = whole.shrink();
   }
   if (rest.size() != std::ssize(ranks)) {
-    throw std::runtime_error("kolo: " + std::to_string(rest.size()) + " ranks are left of the " +
-                             std::to_string(ranks.size()) + " to which the group was to shrink");
+    throw std::runtime_error(with_code("kolo: " + std::to_string(rest.size()) + " ranks are left of the " +
+                                       std::to_string(ranks.size()) + " to which the group was to shrink"));
   }
   return part(std::move(rest), options);
 }

@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "interrupt.hpp"
+#include "kolo/trouble.hpp"
 
 namespace kolo::pytorch {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 using Handle = c10d::ReconfigureHandle;
 
 [[noreturn]] void refuse(const std::string& why) {
-  throw std::invalid_argument("reconfigure: " + why);
+  throw std::invalid_argument(with_code("reconfigure: " + why));
 }
 
 /// By rank. The order of a set, which PyTorch leaves to the backend, is that of the texts.

@@ -12,6 +12,7 @@
 #include <c10/util/irange.h>
 
 #include "kolo/error.hpp"
+#include "kolo/trouble.hpp"
 #include "tensors.hpp"
 
 namespace kolo::pytorch {
@@ -43,7 +44,8 @@ struct SparseSums::Sum {
     shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
     for (const auto i : c10::irange(tensor.dim()))
       (i < tensor.sparse_dim() ? length : width) *= static_cast<std::uint64_t>(tensor.size(i));
-    if (width == 0) throw std::invalid_argument("all_reduce: rows of the sparse tensor have no elements");
+    if (width == 0)
+      throw std::invalid_argument(with_code("all_reduce: rows of the sparse tensor have no elements"));
     const at::Tensor whole = tensor.coalesce().cpu();
     const at::Tensor indices = whole._indices().contiguous();
     values = whole._values().resolve_conj().resolve_neg().contiguous();

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kolo/trouble.hpp"
 #include "version.hpp"
 
 namespace kolo::pytorch {
@@ -63,8 +64,8 @@ bool averages_integers(const c10d::ReduceOp& op, const at::Tensor& tensor) {
 
 Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   if (!dtype_of_tensor(tensor)) {
-    throw std::invalid_argument(std::string("kolo reduces no elements of type ") +
-                                c10::toString(tensor.scalar_type()));
+    throw std::invalid_argument(
+        with_code(std::string("kolo reduces no elements of type ") + c10::toString(tensor.scalar_type())));
   }
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
@@ -86,7 +87,8 @@ Reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
     case c10d::ReduceOp::PREMUL_SUM:
       return Reduction::premultiplied_sum(factor_of(op));
     default:
-      throw std::invalid_argument("kolo does not know this operation of torch.distributed.ReduceOp");
+      throw std::invalid_argument(
+          with_code("kolo does not know this operation of torch.distributed.ReduceOp"));
   }
 }
 

@@ -15,6 +15,7 @@
 #endif
 
 #include "kolo/dtype.hpp"
+#include "kolo/trouble.hpp"
 
 namespace kolo::pytorch {
 
@@ -76,7 +77,7 @@ inline std::optional<DType> newer_dtype(at::ScalarType type) {
 template <typename Supplement = c10d::NCCLPreMulSumSupplement>
 double factor_of(const c10d::ReduceOp& op) {
   const auto* supplement = dynamic_cast<const Supplement*>(op.supplement_.get());
-  if (supplement == nullptr) throw std::invalid_argument("kolo: PREMUL_SUM has no factor");
+  if (supplement == nullptr) throw std::invalid_argument(with_code("kolo: PREMUL_SUM has no factor"));
   at::Tensor tensor;
   if constexpr (requires { supplement->tensor_factors; }) {
     if (!supplement->tensor_factors.empty()) tensor = supplement->tensor_factors.front();
@@ -84,7 +85,8 @@ double factor_of(const c10d::ReduceOp& op) {
     tensor = supplement->tensor_factor;
   }
   if (!tensor.defined()) return supplement->double_factor;
-  if (tensor.numel() != 1) throw std::invalid_argument("kolo: a factor of PREMUL_SUM is one number");
+  if (tensor.numel() != 1)
+    throw std::invalid_argument(with_code("kolo: a factor of PREMUL_SUM is one number"));
   return tensor.item<double>();
 }
 

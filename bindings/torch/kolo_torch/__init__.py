@@ -10,7 +10,7 @@ from ._built_for import PYTORCH, VERSION
 if torch.__version__.split(".")[:2] != PYTORCH.split(".")[:2]:
     raise ImportError(
         f"kolo_torch {VERSION} was built for PyTorch {PYTORCH}, and this is PyTorch {torch.__version__}. In kolo's sources, this builds it "
-        "for this one: pip install --no-build-isolation --force-reinstall --no-deps ./bindings/torch")
+        "for this one: pip install --no-build-isolation --force-reinstall --no-deps ./bindings/torch [K852]")
 
 from kolo_torch_entry import register  # noqa: E402
 

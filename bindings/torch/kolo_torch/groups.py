@@ -31,7 +31,7 @@ def create_backend(store, rank, size, timeout=DEFAULT_TIMEOUT, options=None, nam
     has_key = any(os.environ.get(name) for name in ("KOLO_KEY", "KOLO_KEY_FILE"))
     if os.environ.get("KOLO_TLS") == "1" and not has_key:
         raise ValueError("KOLO_TLS=1 needs the job's key in KOLO_KEY or KOLO_KEY_FILE on all ranks: "
-                         "a process that reaches the job's store could read one that comes through it")
+                         "a process that reaches the job's store could read one that comes through it [K501]")
     if not os.environ.get("KOLO_INTERFACE") and os.environ.get("GLOO_SOCKET_IFNAME"):
         os.environ["KOLO_INTERFACE"] = os.environ["GLOO_SOCKET_IFNAME"].split(",")[0]
     return _native.create_backend(store, rank, size, timeout, has_key, options, name, enable_reconfigure)
@@ -40,7 +40,7 @@ def create_backend(store, rank, size, timeout=DEFAULT_TIMEOUT, options=None, nam
 def create_from_torch(group, options):
     """What register_backend() calls. Options of another backend may be those of a group with a backend for each type of device."""
     if options is not None and not isinstance(options, (_native.Options, *_OPTIONS_OF_OTHERS)):
-        raise TypeError(f"pg_options of the backend \"kolo\" are a kolo_torch.Options, and not a {type(options).__name__}")
+        raise TypeError(f"pg_options of the backend \"kolo\" are a kolo_torch.Options, and not a {type(options).__name__} [K852]")
     options = options if isinstance(options, _native.Options) else None
     return create_backend(group.store, group.group_rank, group.group_size, group.timeout, options, group.group_id,
                           getattr(group, "enable_reconfigure", False))
