@@ -180,6 +180,7 @@ class Group final : public Base {
   SparseSums sparse_;
   Pending pending_;                  // calls that may not be done
   std::shared_ptr<Call> coalesced_;  // between startCoalescing() and endCoalescing(): ends after all calls
+  std::string last_part_;            // the name of the part to which split() was asked last
   std::size_t sweep_at_ = 64;        // length at which calls that are done leave pending_
   std::atomic<std::uint64_t> sequence_{0};  // collectives begun
   const c10::intrusive_ptr<GroupOptions> options_;

@@ -1,5 +1,4 @@
 """Tensors of CUDA. There is no GPU: fake_gpu gives PyTorch devices, whose memory the host may not touch and whose streams are threads."""
-import fake_gpu
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import kolo_torch
 
+fake_gpu = pytest.importorskip("fake_gpu")  # made for a PyTorch without CUDA alone
 torch.cuda._lazy_init = lambda: None  # of a PyTorch without CUDA, it raises
 LAYOUTS = ["plain", "turned", "apart"]
 

@@ -97,7 +97,7 @@ def wrong(rank, size):
                  lambda: dist.send(torch.ones(3), (rank + 1) % size, tag=-1)):
         with pytest.raises((ValueError, RuntimeError)):
             call()
-    with pytest.raises((ValueError, NotImplementedError), match="cpu:kolo,cuda:nccl|arguments from the '(Autograd)?Meta' backend"):
+    with pytest.raises((ValueError, NotImplementedError), match="a tensor is on meta|arguments from the '(Autograd)?Meta' backend"):
         kolo_torch.groups.backends(dist.group.WORLD)[0].allreduce([torch.ones(3, device="meta")])
     dist.barrier()  # none of them has harmed the group
 

@@ -77,12 +77,8 @@ def name_of(group=None):
 
 def backends(group):
     """kolo's backends of a process group; all groups if it is None."""
-    groups = [group] if group is not None else list(_group_map())
-    found = []
-    for one in groups:
-        if one != dist.GroupMember.NON_GROUP_MEMBER:
-            found += [backend for backend in _by_device(one) if _native.is_kolo(backend) and backend not in found]
-    return found
+    groups = [one for one in ([group] if group is not None else _group_map()) if one != dist.GroupMember.NON_GROUP_MEMBER]
+    return list(dict.fromkeys(backend for one in groups for backend in _by_device(one) if _native.is_kolo(backend)))
 
 
 def _by_device(group):
