@@ -42,10 +42,7 @@ void Job::serve_roster() {
 void Job::hear_of_lost_host(const RankExit& exit) {
   const auto host = std::ranges::find_if(hosts_, [&](HostChild* one) { return one->has(exit.rank); });
   if (host == hosts_.end() || !roster_->has_met()) return;
-  HostRestarts& state = host_restarts_[(*host)->where().login];
-  const auto pause = state.restarts.next(Clock::now(), options_.elastic.restarts);
-  state.is_given_up = !pause;
-  if (pause) state.again = Deadline::after(*pause);
+  const auto pause = host_restarts_[(*host)->where().login].next(Clock::now(), options_.elastic.restarts);
   console_.say(pause ? fmt::format("{} is tried again in {:.3g} s, while it is listed", (*host)->name(),
                                    to_seconds(*pause))
                      : fmt::format("{} is not tried again", (*host)->name()));
@@ -68,10 +65,11 @@ void Job::serve_host_list() {
   }
   int room = options_.elastic.most - roster_->present();
   for (const HostSlots& where : listed_) {
-    HostRestarts& state = host_restarts_[where.login];
+    const auto lost = host_restarts_.find(where.login);
+    const bool is_lost = lost != host_restarts_.end() && !lost->second.is_due();
     const bool is_here = std::ranges::any_of(
         hosts_, [&](HostChild* host) { return host->where().login == where.login && host->pid() > 0; });
-    if (room <= 0 || is_here || state.is_given_up || (state.again && !state.again->passed())) continue;
+    if (room <= 0 || is_here || is_lost) continue;
     start_host({where.login, std::min(where.slots, room)}, true);
     room -= where.slots;
   }

@@ -48,7 +48,6 @@ class HostList {
   std::optional<std::vector<HostSlots>> look(Console& console, std::vector<RankExit>& exits,
                                              std::vector<std::unique_ptr<Child>>& children,
                                              const sigset_t& signals);
-  bool may_change() const { return !file_.empty() || !command_.empty(); }
 
  private:
   const std::string file_;

@@ -25,13 +25,6 @@ constexpr auto kSilence = std::chrono::seconds(30);
 /// Time in which the other ranks can report a failed one, before SIGTERM stops those that still run.
 constexpr auto kReportTime = std::chrono::seconds(1);
 
-/// A host that was lost.
-struct HostRestarts {
-  Restarts restarts = {};
-  std::optional<Deadline> again = std::nullopt;
-  bool is_given_up = false;
-};
-
 /// The same loop serves the launcher of local ranks, the launcher of a job over hosts, whose children are
 /// ssh, and the part of such a job at the other end of each ssh.
 class Job {
@@ -87,10 +80,10 @@ class Job {
   std::optional<JobProcesses> processes_;  ///< of local ranks
   std::vector<std::string> command_;
   HostList host_list_;
-  std::vector<HostSlots> listed_;                      ///< hosts that there are
-  std::map<std::string, HostRestarts> host_restarts_;  ///< of lost hosts, by login
-  std::vector<std::string> variables_;                 ///< for the ranks: "NAME=value"
-  std::vector<RankExit> exits_;                        ///< not judged yet
+  std::vector<HostSlots> listed_;                  ///< hosts that there are
+  std::map<std::string, Restarts> host_restarts_;  ///< of lost hosts, by login
+  std::vector<std::string> variables_;             ///< for the ranks: "NAME=value"
+  std::vector<RankExit> exits_;                    ///< not judged yet
   std::vector<std::unique_ptr<Child>> children_;
   std::vector<HostChild*> hosts_;  ///< the same, if they are hosts
   int next_rank_ = 0;              ///< of the next host

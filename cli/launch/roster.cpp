@@ -18,12 +18,15 @@ constexpr std::chrono::milliseconds kLookAgain{200};
 }  // namespace
 
 std::optional<std::chrono::nanoseconds> Restarts::next(Clock::time_point now, int limit) {
+  cancel();
   std::erase_if(times_, [&](Clock::time_point time) { return time + kWindow < now; });
   if (count() >= limit) return std::nullopt;
   std::chrono::nanoseconds pause = kFirstPause;
   for (int i = 0; i < count() && pause < kLongestPause; ++i) pause *= 2;
   times_.push_back(now);
-  return std::min<std::chrono::nanoseconds>(pause, kLongestPause);
+  pause = std::min<std::chrono::nanoseconds>(pause, kLongestPause);
+  again_ = Deadline::after(pause);
+  return pause;
 }
 
 void Roster::say(const std::string& text) const {
@@ -35,7 +38,7 @@ void Roster::start(int number, bool is_newcomer) {
   process.is_newcomer = is_newcomer;
   process.is_running = true;
   process.is_in = false;
-  process.again.reset();
+  process.restarts.cancel();
   if (is_newcomer) say(fmt::format("process {} starts as a newcomer", number));
 }
 
@@ -43,7 +46,7 @@ void Roster::let_go(int number) {
   const auto at = processes_.find(number);
   if (at == processes_.end()) return;
   at->second.is_let_go = true;
-  at->second.again.reset();
+  at->second.restarts.cancel();
 }
 
 void Roster::look() {
@@ -66,7 +69,7 @@ void Roster::take_end(const RankExit& exit) {
     Process& process = at->second;
     process.is_running = false;
     if (process.is_in) store_->remove(rendezvous::attendance_key(number));
-    if (exit.lost_ranks > 0) process.again.reset();
+    if (exit.lost_ranks > 0) process.restarts.cancel();
     if (number != exit.rank) continue;
     const std::string follows = what_follows(process, exit);
     if (has_met_ && (exit.failed() || process.is_let_go)) say(exit.what + follows);
@@ -87,7 +90,6 @@ std::string Roster::what_follows(Process& process, const RankExit& exit) {
   if (!pause)
     return text + fmt::format("; it is not started again, after {} restarts in {} minutes", options_.restarts,
                               Restarts::kWindow.count());
-  process.again = Deadline::after(*pause);
   return text + fmt::format("; it starts again in {:.3g} s (restart {} of {})", to_seconds(*pause),
                             process.restarts.count(), options_.restarts);
 }
@@ -95,7 +97,7 @@ std::string Roster::what_follows(Process& process, const RankExit& exit) {
 std::vector<int> Roster::due() {
   std::vector<int> numbers;
   for (const auto& [number, process] : processes_) {
-    if (!is_done_ && process.again && process.again->passed()) numbers.push_back(number);
+    if (!is_done_ && process.restarts.is_due()) numbers.push_back(number);
   }
   return numbers;
 }
@@ -103,7 +105,8 @@ std::vector<int> Roster::due() {
 std::optional<Deadline> Roster::next() const {
   std::optional<Deadline> first;
   for (const auto& [number, process] : processes_) {
-    if (process.again && (!first || process.again->at() < first->at())) first = process.again;
+    const std::optional<Deadline>& again = process.restarts.again();
+    if (again && (!first || again->at() < first->at())) first = again;
     if (process.is_running && !process.is_in && (!first || look_at_.at() < first->at())) first = look_at_;
   }
   return first;
@@ -117,7 +120,7 @@ int Roster::members() const {
 
 int Roster::present() const {
   return static_cast<int>(std::ranges::count_if(processes_, [](const auto& entry) {
-    return !entry.second.is_let_go && (entry.second.is_running || entry.second.again);
+    return !entry.second.is_let_go && (entry.second.is_running || entry.second.restarts.again());
   }));
 }
 

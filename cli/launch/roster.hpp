@@ -28,12 +28,17 @@ struct ElasticOptions {
 class Restarts {
  public:
   static constexpr auto kWindow = std::chrono::minutes(10);
-  /// Returns the time to wait; nullopt: there were `limit` restarts within the window.
+  /// Returns the time to wait, after which is_due(); nullopt: there were `limit` restarts within the window.
   std::optional<std::chrono::nanoseconds> next(Clock::time_point now, int limit);
   int count() const { return static_cast<int>(times_.size()); }
+  const std::optional<Deadline>& again() const { return again_; }
+  bool is_due() const { return again_ && again_->passed(); }
+  /// It was started, or shall not be.
+  void cancel() { again_.reset(); }
 
  private:
   std::vector<Clock::time_point> times_;
+  std::optional<Deadline> again_;
 };
 
 /// Used by one thread. Processes have numbers, which are never given to another one: RANK in their
@@ -78,7 +83,6 @@ class Roster {
     bool is_in = false;  ///< has been in the group since its last start
     bool is_let_go = false;
     Restarts restarts = {};
-    std::optional<Deadline> again = std::nullopt;
   };
   void say(const std::string& text) const;
   std::string what_follows(Process& process, const RankExit& exit);
