@@ -76,7 +76,7 @@ struct Checkpoint::State {
   /// Steps that wait for the first use of their parameters are part of the state.
   void touch() const;
   void transfer(Transfer& transfer);
-  void transfer_all(Transfer& transfer);  ///< with random numbers
+  void transfer_all(Transfer& transfer);  ///< with layouts of gradients and random numbers
   void transfer(Entry& entry, Transfer& transfer);
   void require_no_more(const Transfer& transfer, Communicator& communicator) const;
   std::uint64_t load(const std::string& path, bool is_required, Communicator& communicator);
@@ -159,14 +159,12 @@ void Checkpoint::State::transfer(Entry& entry, Transfer& transfer) {
   const std::string prefix = entry.prefix(transfer.rank());
   if (entry.is_own) transfer.require_as_many(entry.name);
   if (entry.is_model()) {
-    const auto parameters = entry.parameters();
-    for (PlacedParameter one : parameters) {
+    for (PlacedParameter one : entry.parameters()) {
       one.name = prefix + one.name;
       // Ranks may have other values of buffers; what is of one normalization comes from one rank.
       one.is_trained = one.is_trained || one.whole.size() > 1;
       transfer.tensor(std::move(one));
     }
-    train::transfer_layouts(entry.name, parameters, transfer);
   } else if (entry.hook != nullptr) {
     train::transfer_hook(entry.name, *entry.hook, transfer);
   } else if (entry.optimizer != nullptr && train::has_known_states(*entry.optimizer)) {
@@ -193,6 +191,8 @@ void Checkpoint::State::transfer(Transfer& transfer) {
 
 void Checkpoint::State::transfer_all(Transfer& transfer) {
   this->transfer(transfer);
+  for (const Entry& entry : entries)
+    if (entry.is_model()) train::transfer_layouts(entry.name, entry.parameters(), transfer);
   const std::string random = of_rank(transfer.rank()) + kRandom;
   if (!transfer.wants(random)) return;
   const at::Tensor state = train::RandomState::of({}).state;
@@ -362,9 +362,22 @@ std::vector<PlacedParameter> Checkpoint::collect() {
   return std::move(transfer.held);
 }
 
+std::vector<PlacedParameter> Checkpoint::placed() const {
+  std::vector<PlacedParameter> all;
+  for (const State::Entry& entry : state_->entries) {
+    if (!entry.is_model() || entry.is_own) continue;
+    for (PlacedParameter& one : entry.parameters()) {
+      one.name = entry.local_prefix() + one.name;
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
 void Checkpoint::load(train::StateReader& there) {
   Transfer transfer(0, 1, &there);
   state_->transfer(transfer);
+  there.fetch(transfer.wanted);
   transfer.run();
 }
 

@@ -45,7 +45,8 @@ at::Tensor make_cut(const StoredTensor& tensor, const Region& part) {
   return at::empty_strided(sizes, strides, scalar_type(tensor.dtype));
 }
 
-/// Whether the region may need elements of the part.
+}  // namespace
+
 bool is_needed(const StoredTensor& there, const Region& part, const PlacedParameter& here) {
   const Slice cut = cut_of(there.shape, part), mine = cut_of(here.whole, here.region);
   const bool is_same_dimension = part.dimension == here.region.dimension;
@@ -53,8 +54,6 @@ bool is_needed(const StoredTensor& there, const Region& part, const PlacedParame
     return overlap(range_of(there.shape, part), range_of(here.whole, here.region));
   return !is_same_dimension || overlap(cut, mine);
 }
-
-}  // namespace
 
 std::string dtype_name(at::ScalarType type) {
   for (const auto& [name, known] : kTypes)
@@ -172,7 +171,7 @@ void CheckpointReader::check_files(std::uint64_t rank, std::uint64_t ranks) {
   }
 }
 
-at::Tensor CheckpointReader::read(const PlacedParameter& here) {
+at::Tensor StateReader::read(const PlacedParameter& here) {
   const StoredTensor& there = index_.tensors.at(here.name);
   const at::Tensor whole = make_cut(there, {});  // pages of what is not needed stay untouched
   at::Tensor slice;
@@ -181,24 +180,29 @@ at::Tensor CheckpointReader::read(const PlacedParameter& here) {
     if (current && current->cut)
       whole.narrow(current->dimension, current->cut->begin, current->cut->length).copy_(slice);
   };
-  for (const auto& [region, files] : there.parts) {
+  for (const HeldRegion& part : there.parts) {
+    const Region& region = part.region;
     if (!is_needed(there, region, here)) continue;
     if (!current || current->cut != region.cut) {
       finish();
       slice = region.cut ? make_cut(there, region) : whole;
       current = region;
     }
-    const std::string& name = index_.files[static_cast<std::size_t>(files.front())].name;
-    named(name, [&, &part = region] {
-      const auto& [file, header] = open(name);
-      const FileEntry& from = header.entries.at(key_of(here.name, part));
-      const auto skipped =
-          static_cast<std::uint64_t>(range_of(there.shape, part).begin) * element_bytes(there.dtype);
-      file.read(from.begin, static_cast<char*>(slice.data_ptr()) + skipped, from.end - from.begin);
-    });
+    const auto skipped =
+        static_cast<std::uint64_t>(range_of(there.shape, region).begin) * element_bytes(there.dtype);
+    read_part(here.name, part, static_cast<char*>(slice.data_ptr()) + skipped);
   }
   finish();
   return region_in(whole, here);
+}
+
+void CheckpointReader::read_part(const std::string& name, const HeldRegion& part, void* to) {
+  const std::string& path = index_.files[static_cast<std::size_t>(part.ranks.front())].name;
+  named(path, [&] {
+    const auto& [file, header] = open(path);
+    const FileEntry& from = header.entries.at(key_of(name, part.region));
+    file.read(from.begin, to, from.end - from.begin);
+  });
 }
 
 }  // namespace kolo::train

@@ -34,15 +34,23 @@ class DiskFile {
   int fd_;
 };
 
+/// Whether the region may need elements of the part.
+bool is_needed(const StoredTensor& there, const Region& part, const PlacedParameter& here);
+
 /// What a Transfer loads from.
 class StateReader {
  public:
   virtual ~StateReader() = default;
   const CheckpointIndex& index() const { return index_; }
+  /// All that run() will read: other ranks may have it.
+  virtual void fetch(const std::map<std::string, PlacedParameter>& /*wanted*/) {}
   /// The region's elements as in region_in(), of the type that they have there.
-  virtual at::Tensor read(const PlacedParameter& here) = 0;
+  virtual at::Tensor read(const PlacedParameter& here);
 
  protected:
+  /// All elements of one of the index's parts, as they lie in memory.
+  virtual void read_part(const std::string& name, const HeldRegion& part, void* to) = 0;
+
   CheckpointIndex index_;
 };
 
@@ -57,9 +65,9 @@ class CheckpointReader final : public StateReader {
   /// Reads every file whose number is `rank` modulo `ranks`, and throws std::exception, with its name, unless
   /// it is as the index says and has the parts that the index looks for there.
   void check_files(std::uint64_t rank, std::uint64_t ranks);
-  at::Tensor read(const PlacedParameter& here) override;
 
  private:
+  void read_part(const std::string& name, const HeldRegion& part, void* to) override;
   struct Open {
     DiskFile file;
     FileHeader header;

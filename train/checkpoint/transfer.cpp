@@ -55,11 +55,11 @@ void Transfer::tensor(PlacedParameter region, std::function<at::Tensor(const at:
                              " there, and " + mine + ' ' + c10::str(at::IntArrayRef(region.whole)) + " here");
   }
   const bool is_empty = region.tensor.numel() == 0;
-  wanted.insert(region.name);
+  wanted.emplace(region.name, region);
   then([this, is_empty, type = scalar_type(dtype), region = std::move(region), make = std::move(make)] {
     const at::Tensor values = is_empty ? at::empty({0}, type) : there_->read(region);
     const at::Tensor to = make ? make(values) : region.tensor;
-    if (is_empty) return;
+    if (is_empty || to.data_ptr() == values.data_ptr()) return;  // it may be what this rank holds
     to.copy_(values.sizes() == to.sizes() ? values : values.view(to.sizes()));  // a shard has its own sizes
   });
 }

@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,8 +56,8 @@ class Transfer {
   void then(std::function<void()> action) { steps_.push_back(std::move(action)); }
   void run();
 
-  std::vector<PlacedParameter> held;  ///< to be saved
-  std::set<std::string> wanted;       ///< names of what is loaded
+  std::vector<PlacedParameter> held;              ///< to be saved
+  std::map<std::string, PlacedParameter> wanted;  ///< what is loaded, by name
 
  private:
   int rank_, ranks_;

@@ -1,5 +1,7 @@
 #include "kolo/train/parallel_model.hpp"
 
+#include <ATen/Functions.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -63,20 +65,33 @@ std::string describe(const std::vector<PlacedParameter>& parameters) {
   return json(all).dump();
 }
 
-std::vector<PlacedModel::Whole> place(const std::vector<std::string>& described, const char* who) {
+std::vector<PlacedParameter> described(const std::string& text) {
+  std::vector<PlacedParameter> all;
+  for (auto& [name, type, is_trained, sizes, order, dimension, cut, range] :
+       json::parse(text).get<std::vector<Described>>()) {
+    all.push_back({.name = std::move(name),
+                   .tensor = at::empty({0}, static_cast<at::ScalarType>(type)),
+                   .whole = std::move(sizes),
+                   .region = {dimension, slice_from(cut), slice_from(range)},
+                   .is_trained = is_trained,
+                   .order = std::move(order)});
+  }
+  return all;
+}
+
+std::vector<PlacedModel::Whole> place(const std::vector<std::string>& texts, const char* who) {
   std::vector<PlacedModel::Whole> result;
   std::unordered_map<std::string, std::size_t> places;
-  for (std::size_t r = 0; r < described.size(); ++r) {
+  for (std::size_t r = 0; r < texts.size(); ++r) {
     const int rank = static_cast<int>(r);
-    for (const auto& [name, type, is_trained, sizes, order, dimension, cut, range] :
-         json::parse(described[r]).get<std::vector<Described>>()) {
-      const Region region{dimension, slice_from(cut), slice_from(range)};
+    for (const auto& [name, tensor, sizes, region, is_trained, is_sparse, order] : described(texts[r])) {
+      const at::ScalarType type = tensor.scalar_type();
       const auto [found, is_new] = places.emplace(name, result.size());
-      if (is_new) result.push_back({name, static_cast<at::ScalarType>(type), sizes, order, is_trained, {}});
+      if (is_new) result.push_back({name, type, sizes, order, is_trained, {}});
       PlacedModel::Whole& whole = result[found->second];
       const auto has_range = [](const HeldRegion& one) { return one.region.range.has_value(); };
       if (region.range && std::ranges::none_of(whole.pieces, has_range)) whole.order = order;
-      if (static_cast<int>(whole.type) != type || whole.sizes != sizes || whole.is_trained != is_trained ||
+      if (whole.type != type || whole.sizes != sizes || whole.is_trained != is_trained ||
           (region.range && whole.order != order)) {
         throw MismatchError(std::string(who) + ": '" + name +
                                 "' has another type, other sizes or another order on rank " +

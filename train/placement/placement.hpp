@@ -22,8 +22,10 @@ Region shortest_region(const PlacedParameter& placed);
 /// What the other ranks need to know of this one's tensors. Throws InvalidArgumentError for a region that is
 /// not within its tensor, or of another size.
 std::string describe(const std::vector<PlacedParameter>& parameters);
+/// The inverse. The tensors have no elements, and the types of those that were described.
+std::vector<PlacedParameter> described(const std::string& text);
 /// What all ranks have described, together. Throws, as PlacedModel's constructor does, errors of `who`.
-std::vector<PlacedModel::Whole> place(const std::vector<std::string>& described, const char* who);
+std::vector<PlacedModel::Whole> place(const std::vector<std::string>& texts, const char* who);
 /// A region of a whole value: [n] for a range, else with the sizes of the cut.
 at::Tensor region_in(const at::Tensor& whole, const PlacedParameter& placed);
 

@@ -17,6 +17,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -35,6 +36,8 @@
 #include "kolo/train/data.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/elastic.hpp"
+#include "kolo/train/grid.hpp"
+#include "kolo/train/hooks.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
 #include "ranks/agreement.hpp"
 #include "support/temporary_folder.hpp"
@@ -56,23 +59,27 @@ struct Dealt {
 
 /// What the ranks tell this process, in memory that all share.
 struct Told {
-  std::atomic<std::int64_t> step = 0, steps = 0;  // the last one that has begun; how many there are
-  std::array<std::atomic<int>, kSlots> sizes{};   // of the group in which each process is
-  std::array<double, kSlots> loss{}, drawn{}, forwards{};
+  std::atomic<std::int64_t> step = 0, steps = 0;         // the last one that has begun; how many there are
+  std::array<std::atomic<int>, kSlots> sizes{};          // of the group in which each process is
+  std::array<std::atomic<std::int64_t>, kSlots> ends{};  // a process dies in its forward of this step
+  std::array<double, kSlots> loss{}, drawn{}, forwards{}, left_out{};
   std::array<std::uint64_t, kSlots> hash{};
   std::atomic<std::size_t> groups = 0, records = 0;
   std::array<std::atomic<std::int64_t>, kGroups> lost{};  // ns, by group; 0: no rank was lost
+  std::atomic<int> ending = 0;                            // processes that have not come to their end
   std::atomic<int> descriptors = 0;                       // of the last process that has come into a group
   Dealt dealt[1 << 20];
 };
 
 /// Counts its forwards in a buffer.
 struct NetImpl : torch::nn::Module {
-  NetImpl() : first(8, 24), last(24, 1), forwards(at::zeros({1})) {
+  NetImpl(std::int64_t width, std::int64_t ballast)
+      : first(8, width), last(width, 1), forwards(at::zeros({1})) {
     register_module("first", first);
     register_module("last", last);
     register_buffer("forwards", forwards);
     fill(*this, 1);
+    if (ballast > 0) register_parameter("ballast", at::zeros({ballast}), false);
   }
   at::Tensor forward(const at::Tensor& x) {
     if (is_training()) forwards.add_(1);
@@ -109,7 +116,8 @@ class ElasticTraining : public ::testing::Test {
 
   void live(std::size_t slot, int size, std::int64_t least) {
     const auto store = make_file_store(folder_ / "store");
-    Net net;
+    Net net(width_, ballast_);
+    std::shared_ptr<GradientHook> hook;
     std::optional<torch::optim::SGD> optimizer;
     const auto optimize = [&](const std::vector<at::Tensor>& parameters) {
       optimizer.emplace(parameters, torch::optim::SGDOptions(0.02).momentum(0.9));
@@ -117,9 +125,16 @@ class ElasticTraining : public ::testing::Test {
     if (!is_sharded_) optimize(net->parameters());
     const at::Tensor x = numbers(kSamples, 8, 3), y = x.sin().sum(1, true);
     const Options job{.timeout = 20s, .program = describe_model(*net)};
-    ElasticOptions options{
-        .least = static_cast<int>(least), .most = 4, .folder = path_, .save_every = save_every_};
-    options.join = [&] { return Communicator::join(store, job); };
+    ElasticOptions options{.least = static_cast<int>(least),
+                           .most = 4,
+                           .folder = path_,
+                           .save_every = save_every_,
+                           .copy_every = copy_every_};
+    options.join = [&] {
+      auto ranks = Communicator::join(store, job);
+      if (stops_) ::raise(SIGSTOP);
+      return ranks;
+    };
     Communicator ranks = size == 0
                              ? options.join()
                              : Communicator::create(store, size == 1 ? 0 : static_cast<int>(slot), size, job);
@@ -129,12 +144,20 @@ class ElasticTraining : public ::testing::Test {
     std::int64_t group = 0;
     const auto setup = [&](Communicator& c, Checkpoint& state) {
       if (is_sharded_) {
-        shards.emplace(net.ptr(), c);
+        shards.reset();
+        const int replicas = are_replicas_ && c.size() % 2 == 0 ? 2 : 1;
+        Grid grid(c, {.data = replicas, .sharded = c.size() / replicas});
+        ShardedDataParallelOptions divided;
+        if (replicas > 1) divided.data = grid.data();
+        shards.emplace(net.ptr(), grid.sharded(), divided);
         optimize(shards->parameters());
         state.add("model", *shards);
       } else {
-        model.emplace(net.ptr(), c, small_buckets());
+        DistributedDataParallelOptions averaged = small_buckets();
+        if (!hook_.empty()) averaged.hook = hook = make_gradient_hook(hook_);
+        model.emplace(net.ptr(), c, averaged);
         state.add("model", *model);
+        if (hook) state.add("hook", *hook);
       }
       sampler.emplace(kSamples, c.rank(), c.size());
       if (c.rank() == 0) group = static_cast<std::int64_t>(told_->groups++);
@@ -145,6 +168,12 @@ class ElasticTraining : public ::testing::Test {
       told_->sizes[slot] = change.size;
       if (!change.why.empty() && change.size_before > 0)
         told_->lost[static_cast<std::size_t>(group)] = std::chrono::nanoseconds(change.lost).count();
+      if (hook) {
+        told_->left_out[slot] = 0;
+        for (const auto& [name, values] : hook->state())
+          if (name != "steps")
+            for (const float value : values) told_->left_out[slot] += std::abs(value);
+      }
       const std::filesystem::directory_iterator open("/proc/self/fd");
       told_->descriptors = static_cast<int>(std::distance(begin(open), end(open)));
       std::cerr << "process " << slot << ": rank " << change.rank << " of " << change.size
@@ -166,7 +195,13 @@ class ElasticTraining : public ::testing::Test {
       const at::Tensor rows = at::tensor(mine);
       optimizer->zero_grad();
       const at::Tensor input = x.index_select(0, rows);
-      squares(is_sharded_ ? (*shards)(input) : (*model)(input), y.index_select(0, rows)).backward();
+      const at::Tensor output = is_sharded_ ? (*shards)(input) : (*model)(input);
+      if (step > 0 && told_->ends[slot] == step) {
+        --told_->ending;
+        while (told_->ending > 0) std::this_thread::sleep_for(1ms);
+        ::raise(SIGKILL);
+      }
+      squares(output, y.index_select(0, rows)).backward();
       optimizer->step();
       std::this_thread::sleep_for(1ms);
       return true;
@@ -210,6 +245,30 @@ class ElasticTraining : public ::testing::Test {
     alive_.erase(alive_.begin() + static_cast<std::ptrdiff_t>(which));
     ::kill(pids_[slot], SIGKILL);
     ::waitpid(pids_[slot], nullptr, 0);
+  }
+
+  /// These die in the middle of that step, and the others soon are in one group.
+  bool lose(const std::vector<std::size_t>& slots, std::int64_t step) {
+    told_->ending = static_cast<int>(slots.size());
+    for (const std::size_t slot : slots) told_->ends[slot] = step;
+    for (const std::size_t slot : slots) {
+      ::waitpid(pids_[slot], nullptr, 0);
+      std::erase(alive_, slot);
+    }
+    return all_meet();
+  }
+
+  /// The last group has made the last of steps as a process alone makes them.
+  void expect_as_undisturbed() {
+    expect_all_end();
+    expect_all_samples_once();
+    const std::size_t last = alive_.front();
+    EXPECT_EQ(told_->forwards[last], static_cast<double>(told_->steps));
+    for (const std::size_t slot : alive_) EXPECT_EQ(told_->hash[slot], told_->hash[last]);
+    const double loss = told_->loss[last];
+    start_again_alone();
+    EXPECT_NEAR(loss, told_->loss[alive_.front()], 1e-3 * loss);
+    alive_.clear();
   }
 
   void expect_all_end(int code = 0) {
@@ -258,7 +317,11 @@ class ElasticTraining : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const std::string log_ = folder_ / "log";
-  bool is_sharded_ = false;
+  bool is_sharded_ = false, are_replicas_ = false;
+  std::int64_t width_ = 24, ballast_ = 0;  // the latter takes a while to copy
+  std::uint64_t copy_every_ = 0;
+  std::string hook_;
+  bool stops_ = false;  // a newcomer, when it is in a group
   std::string path_ = folder_ / "run";
   std::uint64_t save_every_ = 7;
   Told* const told_ =
@@ -330,25 +393,83 @@ TEST_F(ElasticTraining, EndsAsIfNothingHadBeen) {
   alive_.clear();
 }
 
-// What died with a rank comes from the last checkpoint, all go back to its step, and newcomers find one of
-// the step at which they come in.
-TEST_F(ElasticTraining, ShardsGoBackToTheLastCheckpoint) {
+TEST_F(ElasticTraining, ShardsComeFromReplicas) {
   told_->steps = 80;
-  is_sharded_ = true;
-  for (int rank = 0; rank < 3; ++rank) start(3);
-  ASSERT_TRUE(make_steps(20));
-  kill_one(1);
-  ASSERT_TRUE(all_meet());
+  is_sharded_ = are_replicas_ = true;
+  path_.clear();
+  for (int rank = 0; rank < 4; ++rank) start(4);
+  ASSERT_TRUE(lose({1}, 20));
+  EXPECT_NE(log().find(" of 3 goes on after step 20 with replicas of what was lost: "), std::string::npos);
   start(0);
   ASSERT_TRUE(all_meet());
+  EXPECT_NE(log().find(" with what the ranks have: "), std::string::npos);
+  expect_as_undisturbed();
+}
+
+// Where a rank and the one that has its copy die at once, the last checkpoint is left.
+TEST_F(ElasticTraining, ShardsComeFromCopies) {
+  told_->steps = 40'000;
+  is_sharded_ = true;
+  copy_every_ = 4;
+  for (int rank = 0; rank < 3; ++rank) start(3);
+  ASSERT_TRUE(lose({1}, 22));
+  EXPECT_NE(log().find(" of 2 goes on after step 20 with copies that neighbours have: "), std::string::npos);
+  start(0);
+  ASSERT_TRUE(all_meet());
+  const std::int64_t end = told_->step + 20;
+  ASSERT_TRUE(lose({0, 2}, end));
+  told_->steps = end + 200;
+  EXPECT_NE(log().find(" with " + path_ + ": "), std::string::npos);
+  expect_as_undisturbed();
+}
+
+TEST_F(ElasticTraining, WhatHooksHaveLeftOutOutlivesALoss) {
+  told_->steps = 80;
+  hook_ = "int8:feedback=1";
+  for (int rank = 0; rank < 3; ++rank) start(3);
+  ASSERT_TRUE(lose({0}, 20));
+  start(0);
+  ASSERT_TRUE(all_meet());
+  for (const std::size_t slot : alive_) EXPECT_GT(told_->left_out[slot], 0) << "process " << slot;
+  expect_as_undisturbed();
+}
+
+TEST_F(ElasticTraining, AnotherModelIsRefused) {
+  told_->steps = 40'000;
+  for (int rank = 0; rank < 2; ++rank) start(2);
+  ASSERT_TRUE(make_steps(5));
+  width_ = 25;
+  start(0);
+  int status = 0;
+  ::waitpid(pids_[2], &status, 0);
+  EXPECT_EQ(status, 1 << 8);
+  alive_.pop_back();
+  ASSERT_TRUE(make_steps(5));
+  told_->steps = told_->step + 5;
   expect_all_end();
-  expect_all_samples_once();
-  const std::size_t last = alive_.front();
-  EXPECT_EQ(told_->forwards[last], 80);
-  for (const std::size_t slot : alive_) EXPECT_EQ(told_->hash[slot], told_->hash[last]);
-  const double loss = told_->loss[last];
-  start_again_alone();
-  EXPECT_NEAR(loss, told_->loss[alive_.front()], 1e-3 * loss);
+  EXPECT_NE(log().find("process 2: "), std::string::npos);
+  EXPECT_EQ(told_->groups, 1u);
+  alive_.clear();
+}
+
+TEST_F(ElasticTraining, TheSourceDiesWhileItIsCopied) {
+  told_->steps = 40'000;
+  ballast_ = 8 << 20;
+  for (int rank = 0; rank < 3; ++rank) start(3);
+  ASSERT_TRUE(make_steps(2));
+  stops_ = true;
+  for (const auto after : {2ms, 20ms}) {
+    start(0);
+    ::waitpid(pids_.back(), nullptr, WUNTRACED);
+    std::this_thread::sleep_for(50ms);  // the others wait
+    ::kill(pids_.back(), SIGCONT);
+    std::this_thread::sleep_for(after);
+    kill_one(0);
+    ASSERT_TRUE(all_meet());
+  }
+  told_->steps = told_->step + 5;
+  expect_all_end();
+  for (const std::size_t slot : alive_) EXPECT_EQ(told_->hash[slot], told_->hash[alive_.front()]);
   alive_.clear();
 }
 

@@ -162,6 +162,8 @@ class Checkpoint {
   /// All that this rank has, as if it were one rank of one; random numbers are not among it. load() is the
   /// inverse, and gives optimizers the very tensors where it can.
   std::vector<PlacedParameter> collect();
+  /// Of this the parameters and buffers of models that are not added as this rank's own.
+  std::vector<PlacedParameter> placed() const;
   void load(train::StateReader& there);
   /// set_back() undoes what a step that has broken off since mark() has done to buffers and positions.
   void mark();

@@ -33,6 +33,10 @@ struct ElasticOptions {
   /// Of checkpoints: training begins with the newest one. Empty: there are none.
   std::string folder = {};
   std::uint64_t save_every = 0;  ///< so many steps a checkpoint is written; 0: never
+  /// Every so many steps each rank sends a copy of its part of the state to another rank, while the next
+  /// steps run; a loss takes training back to the newest copy that is whole. Copies take the memory of four
+  /// parts. Where each rank has all of the state there are none. 0: never.
+  std::uint64_t copy_every = 0;
   /// So many steps rank 0 tells the others whether newcomers wait. They learn of it as many steps later, so
   /// that nobody waits for that call. 0: never.
   std::uint64_t look_every = 1;
@@ -85,13 +89,20 @@ using ElasticStep = std::function<bool(Communicator& group, std::uint64_t finish
 /// that are the same on all ranks; what they have left out stands in for what the lost rank's had. Random
 /// numbers are never copied: survivors go on with theirs, and each newcomer's are seeded anew.
 ///
-/// Where no rank has the state any more, the last checkpoint in ElasticOptions::folder is loaded, and
-/// training goes back to its step. So it does with ShardedDataParallel whenever a rank is lost; before
-/// newcomers come in, a checkpoint of its shards is written. Throws QuorumError where fewer ranks than
-/// `least` are left, and on the ranks of the smaller part of a cut network; it names the checkpoint that they
-/// have written, if there is a folder. Throws Error where the state is lost. An exception of `setup` or
-/// `step` that does not come from the loss of a rank leaves this function, and the other ranks go on without
-/// this one. `communicator` is the last group.
+/// Where ranks have parts of the state, as with ShardedDataParallel, the next group divides it anew, from the
+/// ranks' memory. What has died with a rank comes from its replica in a data group, else from the copy that
+/// another rank has (ElasticOptions::copy_every): training goes on after the last step of which all parts are
+/// left. A loss just when gradients are averaged may leave replicas a step ahead of one another; where no
+/// step is whole, and where no rank has the state any more, the last checkpoint in ElasticOptions::folder is
+/// loaded. ElasticChange::origin says which it was.
+///
+/// Newcomers come in when all ranks are between two steps, and the others wait as long as the copy takes:
+/// there is nothing to copy ahead, as each step changes all of the state.
+///
+/// Throws QuorumError where fewer ranks than `least` are left, and on the ranks of the smaller part of a cut
+/// network; it names the checkpoint that they have written, if there is a folder. Throws Error where the
+/// state is lost. An exception of `setup` or `step` that does not come from the loss of a rank leaves this
+/// function, and the other ranks go on without this one. `communicator` is the last group.
 std::uint64_t run_elastic(Communicator& communicator, const ElasticOptions& options,
                           const ElasticSetup& setup, const ElasticStep& step);
 
