@@ -165,7 +165,6 @@ class ElasticTraining : public ::testing::Test {
       state.add("optimizer", *optimizer).add("sampler", *sampler);
     };
     options.on_change = [&](const ElasticChange& change) {
-      told_->sizes[slot] = change.size;
       if (!change.why.empty() && change.size_before > 0)
         told_->lost[static_cast<std::size_t>(group)] = std::chrono::nanoseconds(change.lost).count();
       if (hook) {
@@ -179,6 +178,7 @@ class ElasticTraining : public ::testing::Test {
       std::cerr << "process " << slot << ": rank " << change.rank << " of " << change.size
                 << " goes on after step " << change.step << " with " << change.origin << ": " << change.why
                 << '\n';
+      told_->sizes[slot] = change.size;
     };
     run_elastic(ranks, options, setup, [&](Communicator& c, std::uint64_t finished) {
       if (std::cmp_equal(finished, told_->steps.load())) return false;
