@@ -19,16 +19,16 @@
 namespace kolo::draw {
 namespace {
 
-constexpr double kPanelWidth = 300;  // of most steps
-constexpr double kPanelHeight = 250;
+constexpr double kPanelWidth = 222;  // of most steps
+constexpr double kPanelHeight = 190;
 constexpr double kMargin = 14;
-constexpr double kTitle = 47;  // below the title
-constexpr double kLine = 13;
+constexpr double kTitle = 49;  // below the title
+constexpr double kLine = 15;
 // Widths of letters in the widest of the usual fonts, on average: no line may be cut off.
-constexpr double kLetter = 6.4;
-constexpr double kBoldLetter = 7.2;
-constexpr double kSmallLetter = 5.8;
-constexpr double kCardHeader = 11;
+constexpr double kLetter = 7.6;
+constexpr double kBoldLetter = 8.5;
+constexpr double kSmallLetter = 7;
+constexpr double kCardHeader = 12;
 /// Cells of narrower cards cannot be told apart.
 constexpr double kReadableCard = 25;
 
@@ -49,12 +49,13 @@ struct Area {
 
 /// The smallest area in which cards are readable, or else the largest one.
 Area area_of(const Picture& picture) {
-  constexpr std::pair<std::size_t, std::size_t> kPanels[] = {{1, 1}, {2, 1}, {2, 2}, {4, 2}};
+  constexpr std::pair<std::size_t, std::size_t> kPanels[] = {{1, 1}, {2, 1}, {2, 2}, {4, 2}, {6, 3}};
   Area area;
   for (const auto& [across, down] : kPanels) {
     area.width = static_cast<double>(across) * (kPanelWidth + 2 * kMargin) - 2 * kMargin;
     area.height = static_cast<double>(down) * kPanelHeight;
-    area.in_a_row = across == 1 && picture.frames.frames.size() <= 9 ? 3 : 4 / across;
+    area.in_a_row =
+        across == 1 && picture.frames.frames.size() <= 9 ? 3 : std::max<std::size_t>(4 / across, 1);
     area.cards = place_cards(picture, area.width, area.height, kCardHeader);
     if (area.cards[0].width >= kReadableCard) break;
   }
@@ -111,7 +112,7 @@ class Panel {
     for (std::size_t rank = 0; rank < cards_.size(); ++rank) {
       const Card& card = cards_[rank];
       shapes += rectangle(card.low.x, card.low.y + kCardHeader, card.width, card.height - kCardHeader);
-      labels += fmt::format("<text x='{}' y='{}'>{}</text>", n(card.centre().x), n(card.low.y + 9), rank);
+      labels += fmt::format("<text x='{}' y='{}'>{}</text>", n(card.centre().x), n(card.low.y + 10), rank);
       for (std::size_t part = 0; part < frame.cells[rank].size(); ++part) {
         add_cell(card, part, frame.cells[rank][part]);
       }
@@ -211,8 +212,8 @@ class Panel {
 // Colours are written out: viewers other than browsers know neither custom properties nor @media, and must
 // find the light ones.
 constexpr const char* kStyle = R"(<style>
-text{font:11px system-ui,sans-serif}.t{font-size:17px;font-weight:600}.w{font-size:10px}.b{font-weight:600}
-.r text{font-size:8px;text-anchor:middle}.c{stroke-width:.6}.d,.l,.a path{fill:none}.l{stroke-width:.8}
+text{font:13px system-ui,sans-serif}.t{font-size:18px;font-weight:600}.w{font-size:12px}.b{font-weight:600}
+.r text{font-size:10px;text-anchor:middle}.c{stroke-width:.6}.d,.l,.a path{fill:none}.l{stroke-width:.8}
 .a path{stroke-width:1.2;marker-end:url(#k)}.h,.s{stroke-dasharray:3 2}.l.t0,.l.t1{opacity:.45;stroke-width:1.4}
 text{fill:#222}.p,.r text{fill:#555}.k{fill:#fff}.c{fill:#f1f1ee;stroke:#c9c9c4}.d{stroke:#111}.l{stroke:#d4d4cf}
 .h{fill:#f8f8f4;stroke:#555}.a path{stroke:#333}.l.t0,.a.t0 path{stroke:#1f6fb4}.l.t1,.a.t1 path{stroke:#b3561c}

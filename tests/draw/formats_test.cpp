@@ -142,8 +142,8 @@ TEST(Formats, FramesAreThinnerThanTheCellsThatTheyAreRound) {
     return at == sheet.npos ? 0 : std::stod(sheet.substr(at + before.size()));
   };
   EXPECT_EQ(frame(2), 1.1);
-  EXPECT_LT(frame(16), 0.4);
-  EXPECT_LT(frame(64), 0.1);
+  EXPECT_LT(frame(16), 0.8);
+  EXPECT_LT(frame(64), 0.2);
   EXPECT_GT(frame(64), 0);
 }
 
