@@ -53,6 +53,10 @@ class Story:
 
 def read_records(paths):
     """Of all processes' records: [(group, step, epoch, samples)], in the order of each file."""
+    return [(line["group"], line["step"], line["epoch"], line["samples"]) for line in lines_of(paths) if "samples" in line]
+
+
+def lines_of(paths):
     lines = []
     for path in paths:
         for line in path.read_text().splitlines():
@@ -60,17 +64,20 @@ def read_records(paths):
                 lines.append(json.loads(line))
             except json.JSONDecodeError:
                 pass  # the process was killed while it wrote, so before it computed anything
-    return [(line["group"], line["step"], line["epoch"], line["samples"]) for line in lines]
+    return lines
 
 
-def check_records(records, groups, size):
-    """records: of read_records(), what each rank has taken before it computed. groups: {group: (its first step, the step
-    that it has finished last + 1)}. size: samples of an epoch. Returns [(epoch, samples trained once, missing, trained more
-    than once)]. Samples that fill up an epoch's last step come twice, and are the first of those that were left."""
+def check_records(records, steps, size):
+    """records: of read_records(), what each rank has taken before it computed. steps: how many were finished. size: samples
+    of an epoch. Of a step that several groups have begun, the last one's samples were trained. Returns [(epoch, samples
+    trained once, missing, trained more than once)]. Samples that fill up an epoch's last step come twice, and are the first
+    of those that were left."""
+    last = {}
+    for group, step, _, _ in records:
+        last[step] = max(group, last.get(step, 0))
     epochs = collections.defaultdict(collections.Counter)
     for group, step, epoch, samples in records:
-        first, end = groups.get(group, (0, 0))
-        if first <= step < end:
+        if step < steps and group == last[step]:
             epochs[epoch].update(samples)
     return [(epoch, sum(1 for n in count.values() if n == 1), size - len(count), sum(1 for n in count.values() if n > 1))
             for epoch, count in sorted(epochs.items())]

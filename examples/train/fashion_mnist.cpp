@@ -2,6 +2,7 @@
 //
 //     kolo run -n 4 -- train_fashion_mnist --output output
 #include <cstdio>
+#include <optional>
 
 #include "fashion_mnist/chart.hpp"
 #include "fashion_mnist/options.hpp"
@@ -9,7 +10,6 @@
 #include "fashion_mnist/trainer.hpp"
 #include "support/command_line.hpp"
 #include "support/interrupt.hpp"
-#include "support/on_all_ranks.hpp"
 #include "support/outputs.hpp"
 
 namespace {
@@ -17,19 +17,26 @@ namespace {
 using fashion_mnist::History;
 using fashion_mnist::Options;
 
+struct Inputs {
+  support::OtherRun other;
+  fashion_mnist::Images images;
+};
+
 int run(const Options& options) {
-  support::catch_interrupts();
-  support::Timed job;
-  const support::OtherRun other = support::on_all_ranks(
-      job.communicator, [&] { return support::read_run(options.beside, "test_accuracy"); });
-  const History history = fashion_mnist::train(options, job.communicator, job.timeline);
+  if (!options.elastic.is_on) support::catch_interrupts();
+  std::optional<support::Timed> begun;
+  Inputs inputs = support::begin(begun, options.elastic.is_on, [&] {
+    return Inputs{support::read_run(options.beside, "test_accuracy"), fashion_mnist::Images(options)};
+  });
+  support::Timed& job = *begun;
+  const History history = fashion_mnist::train(options, inputs.images, job.communicator, job.timeline);
   const bool speaks = job.communicator.rank() == 0;
   if (speaks) std::printf("\n%s", fashion_mnist::summary_table(history).c_str());
   job.write_results(
-      options.output, "loss.svg", [&] { return fashion_mnist::draw_chart(history, other); },
+      options.output, "loss.svg", [&] { return fashion_mnist::draw_chart(history, inputs.other); },
       [&] { return fashion_mnist::metrics_json(options, history); });
   if (history.signal != 0) return job.interrupted(history.signal, history.steps);
-  const double accuracy = history.accuracies.empty() ? 0 : history.accuracies.back().value;
+  const double accuracy = history.evaluations.empty() ? 0 : history.evaluations.back().value;
   if (accuracy < options.require_accuracy) {
     if (speaks) {
       std::fprintf(stderr, "test accuracy %.2f %% is below the required %.2f %%\n", accuracy,

@@ -34,8 +34,8 @@ std::string subtitle(const History& history) {
   std::string text = fmt::format("{} steps", support::grouped(static_cast<double>(history.steps)));
   if (!history.losses.empty())
     text += fmt::format(", training loss {:.3f}", support::smooth(history.losses).back().value);
-  if (!history.accuracies.empty())
-    text += fmt::format(", test accuracy {:.2f} %", history.accuracies.back().value);
+  if (!history.evaluations.empty())
+    text += fmt::format(", test accuracy {:.2f} %", history.evaluations.back().value);
   return text;
 }
 
@@ -73,7 +73,7 @@ void mark_accuracies(Svg& svg, const support::Curve& accuracies, const Axis& x, 
 
 std::string draw_chart(const History& history, const OtherRun& other) {
   Svg svg("Fashion-MNIST on " + ranks_text(history.ranks), subtitle(history));
-  const double epochs = std::max({last_epoch(history.losses), last_epoch(history.accuracies),
+  const double epochs = std::max({last_epoch(history.losses), last_epoch(history.evaluations),
                                   last_epoch(other.losses), last_epoch(other.evaluations)});
   const Axis x{0, epochs > 0 ? epochs : 1, Svg::kLeft, Svg::kRight};
   double highest = 0.1;
@@ -85,7 +85,7 @@ std::string draw_chart(const History& history, const OtherRun& other) {
   const double loss_step = tick(highest, 5);
   const Axis loss{0, std::ceil(highest / loss_step - 1e-9) * loss_step, Svg::kBottom, Svg::kTop};
   double accuracy_step = 0;
-  const Axis accuracy = accuracy_axis(history.accuracies, other.evaluations, accuracy_step);
+  const Axis accuracy = accuracy_axis(history.evaluations, other.evaluations, accuracy_step);
 
   svg.left_grid(loss, loss_step, kLoss);
   right_axis(svg, accuracy, accuracy_step);
@@ -100,7 +100,7 @@ std::string draw_chart(const History& history, const OtherRun& other) {
     svg.curve(history.losses, x, loss, kLoss, R"(stroke-width="1" opacity="0.3")");
     svg.curve(support::smooth(history.losses), x, loss, kLoss, kLossStyle);
   }
-  if (!history.accuracies.empty()) mark_accuracies(svg, history.accuracies, x, accuracy);
+  if (!history.evaluations.empty()) mark_accuracies(svg, history.evaluations, x, accuracy);
   const auto explain = [&](int ranks, const char* loss_style, const char* accuracy_style) {
     svg.explain(kLoss, loss_style, ranks_text(ranks) + ", training loss");
     svg.explain(kAccuracy, accuracy_style, ranks_text(ranks) + ", test accuracy");

@@ -15,32 +15,40 @@ namespace {
 
 constexpr std::int64_t kShardsPerRank = 4;
 
-/// Batches of one rank's samples out of all images.
+/// Batches of one rank's samples out of all images. Every number of ranks takes the same ones in a step; the
+/// first ranks take one more where they cannot share a batch evenly.
 class SamplerFeed final : public Feed {
  public:
   SamplerFeed(Dataset training, int rank, int ranks, std::int64_t batch, std::uint64_t seed)
       : training_(std::move(training)),
-        sampler_(training_.size(), rank, ranks, {.seed = seed}),
+        sampler_(training_.size(), 0, 1, {.seed = seed}),
+        rank_(rank),
+        ranks_(ranks),
         batch_(batch) {}
 
-  std::int64_t steps_per_epoch() const override { return sampler_.samples_per_rank() / batch_; }
+  std::int64_t steps_per_epoch() const override { return training_.size() / batch_; }
   void set_batch(std::int64_t batch) override { batch_ = batch; }
-  void begin_epoch(int epoch) override {
+  void begin_epoch(int epoch, std::int64_t step) override {
     sampler_.set_epoch(static_cast<std::uint64_t>(epoch));
     order_ = at::tensor(sampler_.indices());
-    step_ = 0;
+    step_ = step;
   }
   kolo::Batch next() override {
-    const at::Tensor indices = order_.slice(0, step_ * batch_, (step_ + 1) * batch_);
+    taken_ = order_.slice(0, step_ * batch_ + rank_, (step_ + 1) * batch_, ranks_);
     ++step_;
-    return {training_.images.index_select(0, indices), training_.labels.index_select(0, indices)};
+    return {training_.images.index_select(0, taken_), training_.labels.index_select(0, taken_)};
+  }
+  std::vector<std::int64_t> samples() const override {
+    const at::Tensor taken = taken_.contiguous();
+    return {taken.data_ptr<std::int64_t>(), taken.data_ptr<std::int64_t>() + taken.numel()};
   }
 
  private:
   Dataset training_;
-  kolo::DistributedSampler sampler_;
+  kolo::DistributedSampler sampler_;  ///< of all ranks' samples
+  int rank_, ranks_;
   std::int64_t batch_;
-  at::Tensor order_;
+  at::Tensor order_, taken_;
   std::int64_t step_ = 0;
 };
 
@@ -50,7 +58,7 @@ class ShardFeed final : public Feed {
       : reader_(folder, rank, ranks, batch, {.seed = seed}) {}
 
   std::int64_t steps_per_epoch() const override { return reader_.batches_per_epoch(); }
-  void begin_epoch(int epoch) override { reader_.set_epoch(static_cast<std::uint64_t>(epoch)); }
+  void begin_epoch(int epoch, std::int64_t) override { reader_.set_epoch(static_cast<std::uint64_t>(epoch)); }
   kolo::Batch next() override { return reader_.next().value(); }
 
  private:
@@ -68,7 +76,7 @@ class ScatterFeed final : public Feed {
     if (whole) {
       source = [whole, step = std::int64_t{0}]() mutable {
         const std::int64_t steps = whole->steps_per_epoch();
-        if (step % steps == 0) whole->begin_epoch(static_cast<int>(step / steps));
+        if (step % steps == 0) whole->begin_epoch(static_cast<int>(step / steps), 0);
         ++step;
         return whole->next();
       };
@@ -77,7 +85,7 @@ class ScatterFeed final : public Feed {
   }
 
   std::int64_t steps_per_epoch() const override { return steps_per_epoch_; }
-  void begin_epoch(int) override {}
+  void begin_epoch(int, std::int64_t) override {}
   kolo::Batch next() override { return scatter_->next().value(); }
 
  private:
@@ -90,9 +98,8 @@ class ScatterFeed final : public Feed {
 std::unique_ptr<Feed> make_feed(const Options& options, kolo::Communicator& communicator,
                                 const std::function<Dataset()>& training) {
   const int rank = communicator.rank(), ranks = communicator.size();
-  const std::int64_t batch = options.batch / ranks;
   if (options.reader == "sampler")
-    return std::make_unique<SamplerFeed>(training(), rank, ranks, batch, options.seed);
+    return std::make_unique<SamplerFeed>(training(), rank, ranks, options.batch, options.seed);
   if (options.reader == "scatter") {
     std::shared_ptr<Feed> whole;
     if (rank == 0) whole = std::make_shared<SamplerFeed>(training(), 0, 1, options.batch, options.seed);
@@ -105,7 +112,7 @@ std::unique_ptr<Feed> make_feed(const Options& options, kolo::Communicator& comm
                                  options.seed);
   }
   communicator.barrier();
-  return std::make_unique<ShardFeed>(options.shards, rank, ranks, batch, options.seed);
+  return std::make_unique<ShardFeed>(options.shards, rank, ranks, options.batch / ranks, options.seed);
 }
 
 }  // namespace fashion_mnist

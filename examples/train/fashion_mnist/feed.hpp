@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "fashion_mnist/data.hpp"
 #include "fashion_mnist/options.hpp"
@@ -17,10 +18,13 @@ class Feed {
  public:
   virtual ~Feed() = default;
   virtual std::int64_t steps_per_epoch() const = 0;
-  /// From the next epoch on: images of this rank. Only a sampler has more than one size.
+  /// From the next epoch on: images of all ranks. Only a sampler has more than one size.
   virtual void set_batch(std::int64_t) {}
-  virtual void begin_epoch(int epoch) = 0;
+  /// Only a sampler begins at a later step.
+  virtual void begin_epoch(int epoch, std::int64_t step) = 0;
   virtual kolo::Batch next() = 0;
+  /// The images of the last batch, where a sampler has chosen them.
+  virtual std::vector<std::int64_t> samples() const { return {}; }
 };
 
 /// Collective. `options.reader` is

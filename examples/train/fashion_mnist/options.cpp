@@ -1,6 +1,7 @@
 #include "fashion_mnist/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <stdexcept>
 
 #include "fashion_mnist/data.hpp"
 #include "kolo/train/hooks.hpp"
@@ -103,7 +104,16 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--require-accuracy", options.require_accuracy,
                  "Fail when the test accuracy, in percent, stays below")
       ->check(CLI::Range(0.0, 100.0));
-  return support::parse(app, argc, argv, speak);
+  support::add_elastic(app, options.elastic);
+  const auto exit_code = support::parse(app, argc, argv, speak);
+  if (options.elastic.is_on &&
+      (options.synchronization != "every-step" || options.reader != "sampler" || options.accumulate > 1 ||
+       options.loss_scale > 0 || !options.hook.empty() || options.optimizer == "one_bit_adam")) {
+    throw std::invalid_argument(
+        "--elastic excludes --synchronization, --reader, --accumulate, --loss-scale, --hook and --optimizer "
+        "one_bit_adam");
+  }
+  return exit_code;
 }
 
 }  // namespace fashion_mnist

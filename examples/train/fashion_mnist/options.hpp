@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "support/run_steps.hpp"
+
 namespace fashion_mnist {
 
 struct Options {
@@ -44,9 +46,11 @@ struct Options {
   std::string progress = "auto";
   double require_accuracy = 0;  ///< percent
   std::int64_t timeline_steps = 40;
+  support::Elastic elastic;
 };
 
-/// Returns the exit code when the program is to end right away (--help, a wrong option).
+/// Returns the exit code when the program is to end right away (--help, a wrong option). Throws
+/// std::invalid_argument for what cannot be elastic.
 std::optional<int> parse_options(int argc, char** argv, bool speak, Options& options);
 
 }  // namespace fashion_mnist

@@ -51,7 +51,11 @@ std::vector<Epoch> plan_epochs(const Options& options, int ranks,
   std::vector<Epoch> plan;
   for (std::uint64_t i = 0; i < epochs; ++i) {
     Epoch epoch{.batch = std::llround(batch(i)), .steps = 0, .whole = 0};
-    kolo::samples_per_part(epoch.batch, ranks, options.accumulate);
+    if (!options.elastic.is_on) {
+      kolo::samples_per_part(epoch.batch, ranks, options.accumulate);
+    } else if (epoch.batch < ranks) {
+      throw std::invalid_argument("a batch has fewer images than there are ranks");
+    }
     epoch.whole = steps_per_epoch(epoch.batch);
     if (epoch.whole == 0) throw std::invalid_argument("there are fewer images than a batch takes");
     const double part = std::min(options.epochs - static_cast<double>(i), 1.0);

@@ -24,7 +24,8 @@ struct Plan {
 };
 
 /// Throws InvalidArgumentError and std::invalid_argument for options that do not go together, a warm-up that
-/// is longer than the training, or a batch that ranks and accumulation do not divide.
+/// is longer than the training, or a batch that ranks and accumulation do not divide, but for an elastic
+/// training.
 Plan make_plan(const Options& options, int ranks,
                const std::function<std::int64_t(std::int64_t batch)>& steps_per_epoch);
 

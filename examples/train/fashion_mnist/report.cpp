@@ -11,17 +11,17 @@ namespace fashion_mnist {
 
 std::string summary_table(const History& history) {
   support::SummaryTable table;
-  if (!history.accuracies.empty())
-    table.row("test accuracy", fmt::format("{:.2f} %", history.accuracies.back().value));
+  if (!history.evaluations.empty())
+    table.row("test accuracy", fmt::format("{:.2f} %", history.evaluations.back().value));
   if (!history.losses.empty()) table.row("training loss", fmt::format("{:.4f}", history.losses.back().value));
   table.row("ranks", std::to_string(history.ranks));
   table.row("steps", support::grouped(static_cast<double>(history.steps)));
   table.row("total time", fmt::format("{:.1f} s", history.total_seconds), "with evaluation");
   if (history.training_seconds > 0) {
-    const double rate = static_cast<double>(history.images) / history.training_seconds;
+    const double rate = static_cast<double>(history.samples) / history.training_seconds;
     table.row("images per second", support::grouped(std::round(rate)), "all ranks together");
   }
-  table.rows(history.communication, history.training_seconds);
+  table.rows(history.communication);
   return std::move(table).text();
 }
 
@@ -58,7 +58,7 @@ std::string metrics_json(const Options& options, const History& history) {
         {"reader", options.reader}}},
       {"parameters", history.parameters},
       {"steps", history.steps},
-      {"images", history.images},
+      {"images", history.samples},
       {"peak_bytes", history.peak_bytes},
       {"signal", history.signal},
       {"total_seconds", history.total_seconds},
@@ -69,7 +69,7 @@ std::string metrics_json(const Options& options, const History& history) {
         {"ready_seconds", history.data_ready_seconds}}},
       {"loss", support::to_json(history.losses)},
       {"learning_rate", support::to_json(history.rates)},
-      {"test_accuracy", support::to_json(history.accuracies)},
+      {"test_accuracy", support::to_json(history.evaluations)},
   };
   return json.dump(1) + '\n';
 }

@@ -18,12 +18,12 @@
 #include <optional>
 #include <stdexcept>
 
-#include "fashion_mnist/data.hpp"
 #include "fashion_mnist/feed.hpp"
 #include "fashion_mnist/model.hpp"
 #include "fashion_mnist/plan.hpp"
 #include "fashion_mnist/synchronization.hpp"
 #include "kolo/train/averages.hpp"
+#include "kolo/train/checkpoint.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/figures.hpp"
 #include "kolo/train/hooks.hpp"
@@ -35,6 +35,8 @@
 #include "support/on_all_ranks.hpp"
 #include "support/progress_line.hpp"
 #include "support/results.hpp"
+#include "support/run_steps.hpp"
+#include "support/sample_record.hpp"
 
 namespace fashion_mnist {
 namespace {
@@ -57,33 +59,6 @@ kolo::DistributedDataParallelOptions parallel_options(const Options& options, st
   if (kolo::parse_wire(options.wire, wire)) parallel.wire = wire;
   set_synchronization(options, averaged_steps, parallel);
   return parallel;
-}
-
-/// What a rank trains on, and what accuracy is measured on.
-struct Images {
-  std::unique_ptr<Feed> feed;
-  Dataset test;
-};
-
-/// Collective. The training images are read where they are needed, once.
-Images prepare_images(const Options& options, kolo::Communicator& communicator) {
-  std::optional<Dataset> read;
-  const auto split = [&] {
-    if (!read) read = load(options.data, true, options.limit);
-    return std::max<std::int64_t>(read->size() - options.held_out, 0);
-  };
-  Images images;
-  images.feed = make_feed(options, communicator, [&] {
-    const std::int64_t end = split();
-    return read->slice(0, end);
-  });
-  if (options.held_out == 0) {
-    images.test = load(options.data, false);
-  } else {
-    const std::int64_t begin = split();
-    images.test = read->slice(begin, read->size());
-  }
-  return images;
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& options,
@@ -114,203 +89,262 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& options,
 
 class Training {
  public:
-  Training(const Options& options, kolo::Communicator& communicator, std::shared_ptr<kolo::Timeline> timeline)
+  Training(const Options& options, Images& images, kolo::Communicator& communicator,
+           std::shared_ptr<kolo::Timeline> timeline)
       : options_(options),
+        images_(images),
         communicator_(communicator),
         timeline_(std::move(timeline)),
-        images_(prepare_images(options, communicator)),
-        plan_(make_plan(options, communicator.size(),
-                        [&](std::int64_t batch) {
-                          images_.feed->set_batch(batch / communicator.size());
-                          return images_.feed->steps_per_epoch();
-                        })),
-        model_(Net(), communicator, parallel_options(options, averaged_steps())),
-        optimizer_(make_optimizer(options, model_)),
-        synchronization_(options, averaged_steps(), model_, model_.model(), communicator),
-        line_(communicator.rank() == 0 ? options.progress : "none") {
-    model_.check(*optimizer_);
-    if (options.loss_scale > 0)
-      scaler_.emplace(model_, kolo::LossScalerOptions{.initial_scale = options.loss_scale});
-    if (!options.figures.empty()) {
-      support::on_all_ranks(communicator, [&] {
-        if (communicator.rank() == 0) figures_.emplace(options.figures);
-        return true;
-      });
-    }
-    for (const Epoch& epoch : plan_.epochs) steps_ += epoch.steps;
-    if (options.steps > 0) steps_ = std::min(steps_, options.steps);
-    history_.ranks = communicator.size();
-    for (const at::Tensor& parameter : model_.parameters()) history_.parameters += parameter.numel();
+        record_(options.elastic.record) {
+    for (const at::Tensor& parameter : net_->parameters()) history_.parameters += parameter.numel();
   }
 
   History run() {
     const auto begin = Clock::now();
-    for (epoch_ = 0; history_.steps < steps_ && history_.signal == 0; ++epoch_) {
-      train_epoch(plan_.epochs[epoch_]);
-      if (history_.signal == 0 && evaluated_at_ != history_.steps) evaluate();
-    }
-    timeline_->pause(true);
+    kolo::ElasticOptions elastic;
+    elastic.on_change = [this](const kolo::ElasticChange& change) { begin_group(change); };
+    support::run_steps(
+        options_.elastic, communicator_, elastic,
+        [this](kolo::Communicator& group, kolo::Checkpoint& state) { set_up(group, state); },
+        [this](kolo::Communicator&, std::uint64_t) { return step(); });
     history_.total_seconds = seconds(Clock::now() - begin);
-    history_.communication.ranks = history_.ranks;
-    history_.communication.steps = history_.steps;
-    history_.communication.statistics = synchronization_.total();
-    average_costs();
     return history_;
   }
 
  private:
+  /// For a group of ranks.
+  void set_up(kolo::Communicator& group, kolo::Checkpoint& state) {
+    group_ = &group;
+    record_.number_group(group);
+    feed_ = make_feed(options_, group, [&] { return images_.training(); });
+    plan_ = make_plan(options_, group.size(), [&](std::int64_t batch) {
+      feed_->set_batch(batch);
+      return feed_->steps_per_epoch();
+    });
+    steps_ = 0;
+    for (const Epoch& epoch : plan_->epochs) steps_ += epoch.steps;
+    if (options_.steps > 0) steps_ = std::min(steps_, options_.steps);
+    synchronization_.reset();
+    optimizer_.reset();
+    model_.emplace(net_.ptr(), group, parallel_options(options_, averaged_steps()));
+    optimizer_ = make_optimizer(options_, *model_);
+    model_->check(*optimizer_);
+    synchronization_.emplace(options_, averaged_steps(), *model_, *net_, group);
+    if (options_.loss_scale > 0)
+      scaler_.emplace(*model_, kolo::LossScalerOptions{.initial_scale = options_.loss_scale});
+    if (!options_.figures.empty()) {
+      support::on_all_ranks(group, [&] {
+        if (group.rank() == 0 && !figures_) figures_.emplace(options_.figures);
+        return true;
+      });
+    }
+    line_ = support::ProgressLine(group.rank() == 0 ? options_.progress : "none");
+    state.add("model", *model_).add("optimizer", *optimizer_).add("history", history_);
+  }
+
+  void begin_group(const kolo::ElasticChange& change) {
+    record_.begin_group(change);
+    if (options_.elastic.is_on && change.rank == 0) line_.note(support::describe(change));
+    history_.ranks = change.size;
+    feed_epoch_.reset();
+    costs_ = {.first_step = history_.steps, .first_second = history_.training_seconds};
+    begin_report();
+  }
+
+  void begin_report() {
+    report_ = {.begin = Clock::now(), .exposed_before = synchronization_->total().exposed};
+  }
+
   /// Of post-local: those whose gradients are averaged.
   std::uint64_t averaged_steps() const {
     return static_cast<std::uint64_t>(
-        std::llround(options_.averaged_epochs * static_cast<double>(plan_.epochs[0].whole)));
+        std::llround(options_.averaged_epochs * static_cast<double>(plan_->epochs[0].whole)));
   }
 
-  void train_epoch(const Epoch& epoch) {
-    images_.feed->set_batch(epoch.batch / communicator_.size());
-    images_.feed->begin_epoch(static_cast<int>(epoch_));
-    model_->train();
-    auto report_begin = Clock::now();
-    auto exposed_before = synchronization_.total().exposed;
-    double loss_sum = 0;
-    std::int64_t loss_steps = 0;
-    for (step_of_epoch_ = 0; step_of_epoch_ < epoch.steps && history_.steps < steps_;) {
-      choose_timeline_window();
-      loss_sum += step();
-      ++step_of_epoch_;
-      ++loss_steps;
-      history_.images += epoch.batch;
-      const bool is_to_evaluate =
-          options_.evaluate_every > 0 && history_.steps % options_.evaluate_every == 0;
-      const bool last = step_of_epoch_ == epoch.steps || history_.steps == steps_ || is_to_evaluate;
-      if (loss_steps < kStepsPerReport && !last) continue;
-      const double loss = agree(loss_sum / static_cast<double>(loss_steps));
-      const double elapsed = seconds(Clock::now() - report_begin);
-      history_.training_seconds += elapsed;
-      history_.losses.push_back({epochs_done(), loss, history_.training_seconds});
-      history_.rates.push_back({epochs_done(), rate_, history_.training_seconds});
-      const double waiting = seconds(synchronization_.total().exposed - exposed_before) / elapsed;
-      line_.show(fmt::format("epoch {}/{}  step {:4}/{}  loss {:.4f}  {:6.0f} images/s  waiting {:4.1f} %",
-                             epoch_ + 1, plan_.epochs.size(), history_.steps, steps_, loss,
-                             static_cast<double>(loss_steps * epoch.batch) / elapsed, 100 * waiting));
-      if (figures_) {
-        figures_->write(number_of_steps(), {{"train/loss", loss},
-                                            {"train/learning rate", rate_},
-                                            {"time/step", elapsed / static_cast<double>(loss_steps)},
-                                            {"time/waiting", waiting}});
-      }
-      if (history_.signal != 0) return;
-      if (is_to_evaluate) {
-        evaluate();
-        model_->train();
-      }
-      report_begin = Clock::now();
-      exposed_before = synchronization_.total().exposed;
-      loss_sum = 0;
-      loss_steps = 0;
+  /// The epoch and its step that come after all steps so far.
+  void find_epoch() {
+    step_of_epoch_ = history_.steps;
+    for (epoch_ = 0; epoch_ + 1 < plan_->epochs.size() && step_of_epoch_ >= plan_->epochs[epoch_].steps;
+         ++epoch_) {
+      step_of_epoch_ -= plan_->epochs[epoch_].steps;
     }
   }
 
-  /// One step of gradient descent; returns the loss of this rank's share of the batch.
-  double step() {
-    const std::uint64_t number = number_of_steps();
-    rate_ = plan_.rate(number);
+  bool is_to_evaluate() const {
+    const bool is_epochs_end = step_of_epoch_ == 0 || history_.steps == steps_;
+    const bool is_time = options_.evaluate_every > 0 && history_.steps % options_.evaluate_every == 0;
+    return history_.steps > 0 && (is_epochs_end || is_time);
+  }
+
+  /// What run_elastic() calls a step. Returns false where none is left.
+  bool step() {
+    find_epoch();
+    if (history_.signal == 0 && is_to_evaluate()) {
+      evaluate();
+      begin_report();
+    }
+    if (history_.signal != 0 || history_.steps == steps_) {
+      timeline_->pause(true);
+      sum_up();
+      return false;
+    }
+    choose_timeline_window();
+    const Epoch& epoch = plan_->epochs[epoch_];
+    if (feed_epoch_ != epoch_) {
+      feed_->set_batch(epoch.batch);
+      feed_->begin_epoch(static_cast<int>(epoch_), step_of_epoch_);
+      feed_epoch_ = epoch_;
+    }
+    descend(epoch.batch);
+    return true;
+  }
+
+  /// One step of gradient descent.
+  void descend(std::int64_t images) {
+    const auto number = static_cast<std::uint64_t>(history_.steps);
+    rate_ = plan_->rate(number);
     kolo::set_learning_rate(*optimizer_, rate_);
-    if (plan_.momentum) kolo::set_momentum(*optimizer_, (*plan_.momentum)(number));
+    if (plan_->momentum) kolo::set_momentum(*optimizer_, (*plan_->momentum)(number));
     const auto begin = Clock::now();
-    const kolo::Batch batch = images_.feed->next();
+    const kolo::Batch batch = feed_->next();
     const auto fed = Clock::now();
-    if (history_.steps == 0) history_.data_ready_seconds = seconds(fed - made_);
+    record_.take(number, epoch_, feed_->samples());
+    if (history_.steps == 0) history_.data_ready_seconds = seconds(fed - images_.begin);
     optimizer_->zero_grad();
-    if (!synchronization_.sends_between_steps()) sent_before_ = communicator_.counters().bytes_sent;
+    if (!synchronization_->sends_between_steps()) costs_.sent_before = group_->counters().bytes_sent;
     const double scale = scaler_ ? scaler_->scale() : 1;
+    // The mean over ranks of such losses is the mean over images, however many each rank has.
+    const double weight =
+        static_cast<double>(batch[0].size(0) * group_->size()) / static_cast<double>(images);
     std::optional<Clock::time_point> backward;  // of the part that was computed last
     const auto end_part = [&](Clock::time_point now) {
       if (backward) timeline_->span("backward", "compute", *backward, now);
     };
     timeline_->span("data", "compute", begin, Clock::now());
     const at::Tensor loss =
-        kolo::accumulate(model_, batch, options_.accumulate, [&](const kolo::Batch& part) {
+        kolo::accumulate(*model_, batch, options_.accumulate, [&](const kolo::Batch& part) {
           const auto forward = Clock::now();
           end_part(forward);
-          const at::Tensor of_part = loss_of(part);
+          const at::Tensor of_part = loss_of(part) * weight;
           backward = Clock::now();
           timeline_->span("forward", "compute", forward, *backward);
           return scaler_ ? scaler_->scale(of_part) : of_part;
         });
     const auto update = Clock::now();
     end_part(update);
-    const bool is_last = history_.steps + 1 == steps_;
-    synchronization_.step([this] { optimizer_step(); }, is_last);
-    const std::uint64_t sent_after = communicator_.counters().bytes_sent;
+    const double sum = report_.loss_sum + loss.item().toDouble() / scale;
+    const std::int64_t steps = report_.steps + 1;
+    const bool reports = is_report_after(steps);
+    // The last call to other ranks before parameters change, where ranks average gradients.
+    const std::uint64_t sent_averages = group_->counters().bytes_sent;
+    const double mean = reports ? agree(sum / static_cast<double>(steps)) : 0;
+    costs_.sent_before += group_->counters().bytes_sent - sent_averages;
+    synchronization_->step([this] { optimizer_step(); }, history_.steps + 1 == steps_);
+    const std::uint64_t sent_after = group_->counters().bytes_sent;
     const auto end = Clock::now();
     timeline_->span("optimizer", "compute", update, end);
-    if (history_.steps++ > 0) {
-      gradient_bytes_ += static_cast<double>(model_.last_step().bytes);
-      sent_bytes_ += static_cast<double>(sent_after - sent_before_);
-      data_wait_ += seconds(fed - begin);
+    if (history_.steps++ > costs_.first_step) {
+      costs_.gradient_bytes += static_cast<double>(model_->last_step().bytes);
+      costs_.sent_bytes += static_cast<double>(sent_after - costs_.sent_before);
+      costs_.data_wait += seconds(fed - begin);
     }
-    sent_before_ = sent_after;
-    return loss.item().toDouble() / scale;
+    costs_.sent_before = sent_after;
+    history_.samples += images;
+    ++step_of_epoch_;
+    report_.loss_sum = sum;
+    report_.steps = steps;
+    if (reports) report(mean, images);
   }
 
   void optimizer_step() {
     if (scaler_) {
       scaler_->step(*optimizer_);
-    } else if (options_.hook.empty() || model_.averages_are_finite()) {  // the same on all ranks
+    } else if (options_.hook.empty() || model_->averages_are_finite()) {  // the same on all ranks
       optimizer_->step();
     }
   }
 
   at::Tensor loss_of(const kolo::Batch& part) {
     const kolo::Autocast autocast(options_.in_bfloat16);
-    return functional::cross_entropy(model_(part[0]).to(at::kFloat), part[1]);
+    return functional::cross_entropy((*model_)(part[0]).to(at::kFloat), part[1]);
+  }
+
+  bool is_report_after(std::int64_t steps) const {
+    const std::int64_t next = history_.steps + 1;
+    return steps == kStepsPerReport || step_of_epoch_ + 1 == plan_->epochs[epoch_].steps || next == steps_ ||
+           (options_.evaluate_every > 0 && next % options_.evaluate_every == 0);
+  }
+
+  void report(double loss, std::int64_t batch) {
+    const double elapsed = seconds(Clock::now() - report_.begin);
+    const auto steps = static_cast<double>(report_.steps);
+    history_.training_seconds += elapsed;
+    history_.losses.push_back({epochs_done(), loss, history_.training_seconds});
+    history_.rates.push_back({epochs_done(), rate_, history_.training_seconds});
+    const double waiting = seconds(synchronization_->total().exposed - report_.exposed_before) / elapsed;
+    line_.show(fmt::format("epoch {}/{}  step {:4}/{}  loss {:.4f}  {:6.0f} images/s  waiting {:4.1f} %",
+                           epoch_ + 1, plan_->epochs.size(), history_.steps, steps_, loss,
+                           steps * static_cast<double>(batch) / elapsed, 100 * waiting));
+    if (figures_) {
+      figures_->write(static_cast<std::uint64_t>(history_.steps), {{"train/loss", loss},
+                                                                   {"train/learning rate", rate_},
+                                                                   {"time/step", elapsed / steps},
+                                                                   {"time/waiting", waiting}});
+    }
+    begin_report();
   }
 
   /// The mean loss of all ranks; notes an interrupt of any of them.
   double agree(double loss) {
     const int signal = support::interrupt_signal();
     std::array<double, 3> values{loss, signal == SIGINT ? 1.0 : 0.0, signal == SIGTERM ? 1.0 : 0.0};
-    communicator_.all_reduce(kolo::Buffer(values));
+    group_->all_reduce(kolo::Buffer(values));
     if (values[2] > 0) history_.signal = SIGTERM;
     if (values[1] > 0) history_.signal = SIGINT;
-    return values[0] / communicator_.size();
+    return values[0] / group_->size();
   }
 
   /// Each rank looks at its part of the test images.
   void evaluate() {
     const c10::NoGradGuard no_grad;
-    const auto averaged = synchronization_.averaged();
-    model_->eval();
-    const std::int64_t begin = images_.test.size() * communicator_.rank() / communicator_.size();
-    const std::int64_t end = images_.test.size() * (communicator_.rank() + 1) / communicator_.size();
+    const auto averaged = synchronization_->averaged();
+    (*model_)->eval();
+    const std::int64_t images = images_.test.size();
+    const std::int64_t begin = images * group_->rank() / group_->size();
+    const std::int64_t end = images * (group_->rank() + 1) / group_->size();
     std::array<std::int64_t, 1> correct{};
     for (std::int64_t i = begin; i < end; i += kEvaluationBatch) {
       const std::int64_t next = std::min(i + kEvaluationBatch, end);
-      const at::Tensor guesses = model_.model().forward(images_.test.images.slice(0, i, next)).argmax(1);
+      const at::Tensor guesses = net_->forward(images_.test.images.slice(0, i, next)).argmax(1);
       correct[0] += guesses.eq(images_.test.labels.slice(0, i, next)).sum().item().toLong();
     }
-    communicator_.all_reduce(kolo::Buffer(correct));
-    const double accuracy =
-        100.0 * static_cast<double>(correct[0]) / static_cast<double>(images_.test.size());
-    history_.accuracies.push_back({epochs_done(), accuracy, history_.training_seconds});
-    evaluated_at_ = history_.steps;
-    if (figures_) figures_->write(number_of_steps(), {{"test/accuracy", accuracy}});
-    if (communicator_.rank() == 0) {
+    (*model_)->train();
+    group_->all_reduce(kolo::Buffer(correct));
+    const double accuracy = 100.0 * static_cast<double>(correct[0]) / static_cast<double>(images);
+    history_.add_evaluation(epochs_done(), accuracy);
+    if (figures_) figures_->write(static_cast<std::uint64_t>(history_.steps), {{"test/accuracy", accuracy}});
+    if (group_->rank() == 0) {
       line_.note(fmt::format("epoch {:.4g}: {} accuracy {:.2f} %", epochs_done(),
                              options_.held_out > 0 ? "held-out" : "test", accuracy));
     }
   }
 
-  void average_costs() {
-    const double steps = static_cast<double>(std::max<std::int64_t>(history_.steps - 1, 1));
-    const kolo::Metrics mean = kolo::average({{"gradients", gradient_bytes_ / steps},
-                                              {"sent", sent_bytes_ / steps},
-                                              {"data wait", data_wait_ / steps},
+  /// Collective. What communication cost is that of the last group of ranks.
+  void sum_up() {
+    const std::int64_t made = history_.steps - costs_.first_step;
+    const double steps = static_cast<double>(std::max<std::int64_t>(made - 1, 1));
+    const kolo::Metrics mean = kolo::average({{"gradients", costs_.gradient_bytes / steps},
+                                              {"sent", costs_.sent_bytes / steps},
+                                              {"data wait", costs_.data_wait / steps},
                                               {"data ready", history_.data_ready_seconds},
                                               {"peak", support::peak_bytes()}},
-                                             communicator_);
-    history_.communication.gradient_bytes_per_step = mean.at("gradients");
-    history_.communication.sent_bytes_per_step = mean.at("sent");
+                                             *group_);
+    history_.communication = {.ranks = history_.ranks,
+                              .steps = made,
+                              .seconds = history_.training_seconds - costs_.first_second,
+                              .statistics = synchronization_->total(),
+                              .gradient_bytes_per_step = mean.at("gradients"),
+                              .sent_bytes_per_step = mean.at("sent")};
     history_.data_wait_per_step = mean.at("data wait");
     history_.data_ready_seconds = mean.at("data ready");
     history_.peak_bytes = mean.at("peak");
@@ -323,45 +357,77 @@ class Training {
     if (history_.steps == first + options_.timeline_steps) timeline_->pause(true);
   }
 
-  std::uint64_t number_of_steps() const { return static_cast<std::uint64_t>(history_.steps); }
-
   double epochs_done() const {
     return static_cast<double>(epoch_) +
-           static_cast<double>(step_of_epoch_) / static_cast<double>(plan_.epochs[epoch_].whole);
+           static_cast<double>(step_of_epoch_) / static_cast<double>(plan_->epochs[epoch_].whole);
   }
 
+  /// Since the last line of progress, of one group of ranks.
+  struct Report {
+    Clock::time_point begin;
+    std::chrono::nanoseconds exposed_before;
+    double loss_sum = 0;
+    std::int64_t steps = 0;
+  };
+  /// Of one group of ranks.
+  struct Costs {
+    std::int64_t first_step = 0;
+    double first_second = 0;  ///< of training
+    double gradient_bytes = 0, sent_bytes = 0, data_wait = 0;
+    std::uint64_t sent_before = 0;
+  };
+
   const Options& options_;
+  Images& images_;
   kolo::Communicator& communicator_;
   std::shared_ptr<kolo::Timeline> timeline_;
-  Clock::time_point made_ = Clock::now();
-  Images images_;
-  Plan plan_;
-  kolo::DistributedDataParallel<NetImpl> model_;
+  support::SampleRecord record_;
+  Net net_;
+  kolo::Communicator* group_ = nullptr;
+  std::unique_ptr<Feed> feed_;
+  std::optional<Plan> plan_;
+  std::optional<kolo::DistributedDataParallel<NetImpl>> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  ///< after the model, which it may use
   std::optional<kolo::LossScaler> scaler_;
-  Synchronization synchronization_;
-  support::ProgressLine line_;
+  std::optional<Synchronization> synchronization_;
+  support::ProgressLine line_{"none"};
   std::optional<kolo::FigureWriter> figures_;
+  std::int64_t steps_ = 0;  ///< in all
   std::size_t epoch_ = 0;
   std::int64_t step_of_epoch_ = 0;
+  std::optional<std::size_t> feed_epoch_;  ///< the one that the feed has begun
   double rate_ = 0;
-  std::int64_t steps_ = 0;
-  std::int64_t evaluated_at_ = -1;  ///< step
-  double gradient_bytes_ = 0;
-  double sent_bytes_ = 0;
-  std::uint64_t sent_before_ = 0;
-  double data_wait_ = 0;
+  Report report_{};
+  Costs costs_;
   History history_;
 };
 
 }  // namespace
 
-History train(const Options& options, kolo::Communicator& communicator,
+const Dataset& Images::all() {
+  if (!all_) all_ = load(options_.data, true, options_.limit);
+  return *all_;
+}
+
+const Dataset& Images::training() {
+  if (!training_) training_ = all().slice(0, std::max<std::int64_t>(all().size() - options_.held_out, 0));
+  return *training_;
+}
+
+Images::Images(const Options& options) : options_(options) {
+  if (options.reader == "sampler") training();
+  const auto held_out = [&] {
+    return all().slice(std::max<std::int64_t>(all().size() - options.held_out, 0), all().size());
+  };
+  test = options.held_out > 0 ? held_out() : load(options.data, false);
+}
+
+History train(const Options& options, Images& images, kolo::Communicator& communicator,
               std::shared_ptr<kolo::Timeline> timeline) {
   // Ranks share the cores: threads of their own would only get in each other's way.
   at::set_num_threads(1);
   torch::manual_seed(options.seed);
-  return Training(options, communicator, std::move(timeline)).run();
+  return Training(options, images, communicator, std::move(timeline)).run();
 }
 
 }  // namespace fashion_mnist

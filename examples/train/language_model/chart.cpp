@@ -31,7 +31,7 @@ void draw(Svg& svg, const OtherRun& run, const Axis& x, const Axis& y, Tone tone
 }  // namespace
 
 std::string draw_chart(const History& history, const OtherRun& other) {
-  const OtherRun own{history.ranks, history.losses, history.held_out};
+  const OtherRun own{history.ranks, history.losses, history.evaluations};
   double lowest = kMostBits, steps = 1;
   for (const OtherRun* run : {&own, &other}) {
     for (const Curve* curve : {&run->losses, &run->evaluations}) {
@@ -48,17 +48,17 @@ std::string draw_chart(const History& history, const OtherRun& other) {
   std::string subtitle =
       fmt::format("{} parameters, {:.0f} s of training",
                   support::grouped(static_cast<double>(history.parameters)), history.training_seconds);
-  if (!history.held_out.empty())
-    subtitle += fmt::format(", {:.3f} bits per byte held out", history.held_out.back().value);
+  if (!history.evaluations.empty())
+    subtitle += fmt::format(", {:.3f} bits per byte held out", history.evaluations.back().value);
   Svg svg("Language model of bytes on " + ranks_text(history.ranks), subtitle);
   svg.left_grid(y, tick, Tone::ink);
   svg.bottom_axis(x, support::tick(x.high, 10), "step");
   svg.upright(20, Tone::ink, "bits per byte");
   if (other.ranks > 0) draw(svg, other, x, y, Tone::second, kOtherStyle);
   draw(svg, own, x, y, Tone::first, kStyle);
-  if (!history.held_out.empty()) {
-    svg.label(Svg::kRight - 4, y(history.held_out.back().value) - 12, "end", Tone::first,
-              fmt::format("{:.3f}", history.held_out.back().value));
+  if (!history.evaluations.empty()) {
+    svg.label(Svg::kRight - 4, y(history.evaluations.back().value) - 12, "end", Tone::first,
+              fmt::format("{:.3f}", history.evaluations.back().value));
   }
   svg.explain(Tone::first, kStyle, ranks_text(history.ranks) + ", training");
   if (other.ranks > 0) svg.explain(Tone::second, kOtherStyle, ranks_text(other.ranks) + ", training");

@@ -64,6 +64,7 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--require-bits", options.require_bits,
                  "Fail if more bits per held-out byte are needed at the end; 0: any will do")
       ->check(CLI::NonNegativeNumber);
+  support::add_elastic(app, options.elastic);
   return support::parse(app, argc, argv, speak);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "language_model/shape.hpp"
+#include "support/run_steps.hpp"
 
 namespace language_model {
 
@@ -30,6 +31,7 @@ struct Options {
   std::string progress = "auto";
   double require_bits = 0;  ///< per byte; 0: any
   std::int64_t timeline_steps = 40;
+  support::Elastic elastic;
 };
 
 /// Returns the exit code when the program is to end right away (--help, a wrong option).

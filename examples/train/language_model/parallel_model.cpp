@@ -4,8 +4,9 @@
 
 namespace language_model {
 
-ParallelModel::ParallelModel(const Options& options, kolo::Communicator& communicator) : options_(options) {
-  const Transformer model(options.shape);
+ParallelModel::ParallelModel(const Options& options, const Transformer& model,
+                             kolo::Communicator& communicator)
+    : options_(options) {
   if (options.shard != "none") {
     sharded_ = std::make_unique<kolo::ShardedDataParallel<TransformerImpl>>(
         model, communicator, kolo::ShardedDataParallelOptions{.shard = kolo::parse_shard(options.shard)});

@@ -21,7 +21,7 @@ namespace language_model {
 class ParallelModel {
  public:
   /// Collective.
-  ParallelModel(const Options& options, kolo::Communicator& communicator);
+  ParallelModel(const Options& options, const Transformer& model, kolo::Communicator& communicator);
 
   at::Tensor operator()(const at::Tensor& bytes);
   /// Collective: all parameters are there while `use` runs, which may do other things on each rank.

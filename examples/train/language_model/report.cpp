@@ -12,8 +12,8 @@ namespace language_model {
 std::string summary_table(const History& history) {
   using support::grouped;
   support::SummaryTable table;
-  if (!history.held_out.empty())
-    table.row("bits per byte, held out", fmt::format("{:.3f}", history.held_out.back().value),
+  if (!history.evaluations.empty())
+    table.row("bits per byte, held out", fmt::format("{:.3f}", history.evaluations.back().value),
               fmt::format("gzip -9 needs {:.3f}", history.gzip_bits));
   if (!history.losses.empty())
     table.row("bits per byte, training", fmt::format("{:.3f}", support::smooth(history.losses).back().value));
@@ -29,7 +29,7 @@ std::string summary_table(const History& history) {
     table.row("bytes per second", grouped(std::round(bytes / history.training_seconds)),
               "all ranks together");
   }
-  table.rows(history.communication, history.training_seconds);
+  table.rows(history.communication);
   return std::move(table).text();
 }
 
@@ -66,7 +66,7 @@ std::string metrics_json(const Options& options, const History& history) {
       {"training_seconds", history.training_seconds},
       {"communication", support::to_json(history.communication)},
       {"loss", support::to_json(history.losses)},
-      {"held_out", support::to_json(history.held_out)},
+      {"held_out", support::to_json(history.evaluations)},
       {"generated", history.generated},
   };
   return json.dump(1) + '\n';

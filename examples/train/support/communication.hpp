@@ -15,8 +15,9 @@ inline double seconds(std::chrono::nanoseconds duration) {
 
 struct Communication {
   int ranks = 1;
-  std::int64_t steps = 0;
-  kolo::CommunicationStatistics statistics;  ///< of rank 0, over all steps
+  std::int64_t steps = 0;                    ///< of the last group of ranks
+  double seconds = 0;                        ///< that they took
+  kolo::CommunicationStatistics statistics;  ///< of rank 0, over these steps
   /// Means over the ranks, of a step. The first is left out: in it the ranks also agree on the order of
   /// buckets.
   double gradient_bytes_per_step = 0;

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kolo/kolo.hpp"
+#include "support/on_all_ranks.hpp"
 
 namespace support {
 
@@ -26,5 +28,18 @@ struct Timed {
   std::shared_ptr<kolo::Timeline> timeline;
   kolo::Communicator communicator;
 };
+
+/// Collective: begins the job, and returns what `load` returns. An elastic rank loads first, so that the
+/// group does not wait for a newcomer to do so; else all ranks throw what `load` throws on any of them.
+template <typename Load>
+auto begin(std::optional<Timed>& job, bool is_elastic, const Load& load) {
+  if (!is_elastic) {
+    job.emplace();
+    return on_all_ranks(job->communicator, load);
+  }
+  auto loaded = load();
+  job.emplace();
+  return loaded;
+}
 
 }  // namespace support

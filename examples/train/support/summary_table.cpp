@@ -20,7 +20,7 @@ void SummaryTable::row(const std::string& name, const std::string& value, const 
   text_ += remark.empty() ? "\n" : "   " + remark + '\n';
 }
 
-void SummaryTable::rows(const Communication& communication, double training_seconds) {
+void SummaryTable::rows(const Communication& communication) {
   const double hidden = seconds(communication.statistics.hidden);
   const double exposed = seconds(communication.statistics.exposed);
   const double steps = static_cast<double>(std::max<std::int64_t>(communication.steps, 1));
@@ -31,8 +31,8 @@ void SummaryTable::rows(const Communication& communication, double training_seco
       sent == by_ring ? "exactly what was sent" : "what a ring all-reduce of float32 sends");
   row("communication hidden", fmt::format("{:.2f} ms", 1e3 * hidden / steps), "per step, under backward");
   row("communication exposed", fmt::format("{:.2f} ms", 1e3 * exposed / steps),
-      training_seconds > 0
-          ? fmt::format("per step: {:.1f} % of the step was waiting", 100 * exposed / training_seconds)
+      communication.seconds > 0
+          ? fmt::format("per step: {:.1f} % of the step was waiting", 100 * exposed / communication.seconds)
           : std::string());
 }
 

@@ -14,8 +14,7 @@ std::string grouped(double value);
 class SummaryTable {
  public:
   void row(const std::string& name, const std::string& value, const std::string& remark = {});
-  /// `training_seconds` is the time of all steps.
-  void rows(const Communication& communication, double training_seconds);
+  void rows(const Communication& communication);
   std::string text() && { return std::move(text_); }
 
  private:

@@ -2,21 +2,19 @@
 
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 
 #include "kolo/kolo.hpp"
 #include "kolo/train/data.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/elastic.hpp"
+#include "support/sample_record.hpp"
 #include "words/model.hpp"
 
 namespace words {
@@ -25,23 +23,6 @@ namespace {
 void print(const nlohmann::json& event) {
   std::puts(event.dump().c_str());
   std::fflush(stdout);
-}
-
-/// Tells groups apart, also those that begin with the same step.
-std::int64_t number_group(kolo::Communicator& group) {
-  std::int64_t number = std::chrono::system_clock::now().time_since_epoch().count();
-  group.broadcast(kolo::Buffer(&number, 1, kolo::DType::int64), 0);
-  return number;
-}
-
-std::ofstream open_record(const std::string& folder) {
-  if (folder.empty()) return {};
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  const std::string path = folder + "/" + host + "-" + std::to_string(::getpid()) + ".jsonl";
-  std::ofstream file(path);
-  if (!file) throw std::runtime_error(path + " cannot be written");
-  return file;
 }
 
 std::uint16_t port_of(const std::string& address) {
@@ -88,11 +69,10 @@ void train_elastically(const ElasticRun& run) {
   torch::optim::SGD optimizer(net->parameters(), run.learning_rate);
   std::optional<kolo::DistributedDataParallel<ModelImpl>> model;
   std::optional<kolo::DistributedSampler> sampler;
-  std::ofstream record = open_record(run.record);
-  std::int64_t group_number = 0;
+  support::SampleRecord record(run.record);
 
   const auto setup = [&](kolo::Communicator& group, kolo::Checkpoint& state) {
-    group_number = number_group(group);
+    record.number_group(group);
     model.emplace(net.ptr(), group);
     sampler.emplace(run.text.size(0) - kContext, group.rank(), group.size(),
                     kolo::DistributedSamplerOptions{.seed = run.seed});
@@ -106,13 +86,7 @@ void train_elastically(const ElasticRun& run) {
       taken = sampler->next(static_cast<std::size_t>(run.tokens));
     }
     const std::vector<std::int64_t> samples(taken->begin(), taken->end());
-    if (record.is_open()) {
-      record << nlohmann::json{{"group", group_number},
-                               {"step", finished},
-                               {"epoch", sampler->epoch()},
-                               {"samples", samples}}
-             << std::endl;
-    }
+    record.take(finished, sampler->epoch(), samples);
     const Batch batch =
         batch_at(run.text, at::tensor(samples, at::kLong), net->sampler, run.negatives, run.seed, finished);
 
@@ -134,15 +108,9 @@ void train_elastically(const ElasticRun& run) {
   kolo::ElasticOptions options;
   options.serve = [&] { return own.serve(); };
   options.on_change = [&](const kolo::ElasticChange& change) {
-    print({{"event", "group"},
-           {"group", group_number},
-           {"rank", change.rank},
-           {"ranks", change.size},
-           {"ranks_before", change.size_before},
-           {"step", change.step},
-           {"why", change.why},
-           {"origin", change.origin},
-           {"lost_s", std::chrono::duration<double>(change.lost).count()}});
+    nlohmann::json event = record.begin_group(change);
+    event["event"] = "group";
+    print(event);
   };
   kolo::Communicator ranks = meet(run, own);
   kolo::run_elastic(ranks, options, setup, step);
