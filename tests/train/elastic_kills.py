@@ -5,6 +5,7 @@ each epoch trained once, and nothing is left behind."""
 import argparse
 import collections
 import ctypes
+import errno
 import json
 import os
 import random
@@ -36,7 +37,7 @@ def model_of(options):
                                     for n in range(400)))
         sizes = ["--width", "32", "--layers", "1", "--heads", "2", "--context", "32", "--ngram-rows", "512", "--generate", "0"]
         return ["--text", text, "--steps", options.steps, "--batch", batch, *sizes], options.steps, options.steps * batch, "held_out"
-    batch, size = 240, 240 * min(max(options.steps // 4, 1), 250)
+    batch, size = 48, 48 * min(max(options.steps // 4, 1), 250)
     epochs = options.steps * batch // size
     return ["--limit", size, "--batch", batch, "--epochs", epochs], epochs * size // batch, size, "test_accuracy"
 
@@ -116,13 +117,16 @@ def sockets(pid):
 
 def cut(draw, pids):
     """Shuts one connection between two of them down, through a copy of its descriptor."""
-    ends = [(pid, way, number) for pid in pids for way, number in sockets(pid).items()]
-    ways = {way for _, way, _ in ends}
-    pid, _, number = draw.choice([end for end in ends if (end[1][1], end[1][0]) in ways])
-    pidfd = os.pidfd_open(pid)
-    copy = LIBC.syscall(SYS_PIDFD_GETFD, pidfd, number, 0)
-    os.close(pidfd)
-    assert copy >= 0, os.strerror(ctypes.get_errno())
+    copy = -1
+    while copy < 0:  # the one that is chosen may be closed by then
+        ends = [(pid, way, number) for pid in pids for way, number in sockets(pid).items()]
+        ways = {way for _, way, _ in ends}
+        pid, _, number = draw.choice([end for end in ends if (end[1][1], end[1][0]) in ways])
+        pidfd = os.pidfd_open(pid)
+        copy = LIBC.syscall(SYS_PIDFD_GETFD, pidfd, number, 0)
+        os.close(pidfd)
+        if ctypes.get_errno() == errno.EPERM:
+            raise PermissionError("pidfd_getfd")
     with socket.socket(fileno=copy) as link:
         link.shutdown(socket.SHUT_RDWR)
 
@@ -150,7 +154,10 @@ def disturb(job, options, steps):
             time.sleep(HEARTBEAT_S + 1)
             os.kill(victim, signal.SIGCONT)
         else:
-            cut(draw, sorted(job.members))
+            end = time.monotonic() + PATIENCE_S
+            while job.look().group == before and time.monotonic() < end:  # nothing comes of it where no call uses the connection
+                cut(draw, sorted(job.members))
+                time.sleep(1)
         job.wait_for("another group", lambda before=before: job.look().group > before and job.is_whole())
         done[min(line["group"] for _, lines in job.files.values() for line in lines if line["group"] > before)] = kind
     for (size, is_launcher), counts in counted.items():
