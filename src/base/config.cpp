@@ -60,6 +60,22 @@ std::chrono::nanoseconds heartbeat() {
   return seconds("KOLO_HEARTBEAT", 5.0, 0.0);
 }
 
+/// "FIRST-LAST", of which the first is free to unprivileged processes.
+PortRange ports() {
+  const std::string given = text("KOLO_PORTS", "");
+  if (given.empty()) return {};
+  unsigned first = 0, last = 0;
+  const char* const end = given.data() + given.size();
+  const auto [dash, error] = std::from_chars(given.data(), end, first);
+  const bool is_pair = error == std::errc() && dash != end && *dash == '-';
+  const auto [rest, other_error] = std::from_chars(is_pair ? dash + 1 : end, end, last);
+  if (!is_pair || other_error != std::errc() || rest != end || first == 0 || first > last || last > 65535) {
+    throw InvalidArgumentError(
+        "KOLO_PORTS=\"" + given + "\" must be two ports, the lower one first, as in 20000-20099", {});
+  }
+  return {static_cast<std::uint16_t>(first), static_cast<std::uint16_t>(last)};
+}
+
 bool flag(const char* name) {
   return number<int>(name, 0, 0, 1) == 1;
 }
@@ -120,6 +136,7 @@ Config read() {
     throw InvalidArgumentError("KOLO_WIRE=\"" + wire + "\" must be native, bfloat16, float16 or int8", {});
   }
   c.interface = text("KOLO_INTERFACE", "");
+  c.ports = ports();
   c.store = text("KOLO_STORE", "");
   c.store_served = flag("KOLO_STORE_SERVED");
   c.join = choice("KOLO_JOIN", c.join, {"never", "auto", "always"});

@@ -9,6 +9,12 @@
 
 namespace kolo {
 
+/// Ports from `first` to `last`; 0 to 0: any that the system chooses.
+struct PortRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+};
+
 /// The settings of this process. docs/running.md lists them for users; keep the two together.
 struct Config {
   std::string log_level = "warn";    ///< KOLO_LOG: trace, debug, info, warn, error, off.
@@ -21,6 +27,7 @@ struct Config {
   std::uint64_t segment_bytes = 1u << 19;  ///< KOLO_SEGMENT_BYTES: longest single message of the engine.
   Wire wire = Wire::native;                ///< KOLO_WIRE: the default of CallOptions::wire.
   std::string interface;                   ///< KOLO_INTERFACE: interface, address or subnet that tcp binds.
+  PortRange ports;                         ///< KOLO_PORTS: where ranks, and a store at no port, listen.
   std::string store;                       ///< KOLO_STORE: "tcp://host:port" or "file:///path", see Store.
   bool store_served = false;               ///< KOLO_STORE_SERVED=1: a process other than rank 0 serves it.
   std::string join = "never";   ///< KOLO_JOIN: never, auto or always: whether create() joins a group.

@@ -8,6 +8,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <string>
+
+#include <fmt/format.h>
 
 namespace kolo::net {
 namespace {
@@ -66,7 +69,9 @@ Result<UniqueFd> open_socket(int family) {
   return fd;
 }
 
-Result<UniqueFd> listen_on(const SocketAddress& address) {
+namespace {
+
+Result<UniqueFd> listen_at(const SocketAddress& address) {
   auto fd = open_socket(address.family());
   if (!fd.ok()) return fd;
   // Not for any free port: the system might choose one that is bound already.
@@ -75,6 +80,21 @@ Result<UniqueFd> listen_on(const SocketAddress& address) {
   if (::bind(fd->get(), address.data(), address.size()) != 0) return Status::from_errno("bind", errno);
   if (::listen(fd->get(), SOMAXCONN) != 0) return Status::from_errno("listen", errno);
   return fd;
+}
+
+}  // namespace
+
+Result<UniqueFd> listen_on(const SocketAddress& address, const PortRange& ports) {
+  if (address.port() != 0 || ports.first == 0) return listen_at(address);
+  const std::string taken = Status::from_errno("", EADDRINUSE).message();
+  SocketAddress one = address;
+  for (unsigned port = ports.first; port <= ports.last; ++port) {
+    one.set_port(static_cast<std::uint16_t>(port));
+    auto fd = listen_at(one);
+    if (fd.ok() || !fd.status().message().ends_with(taken)) return fd;
+  }
+  return Status(Code::invalid_argument, fmt::format("no port of KOLO_PORTS={}-{} is free at {}", ports.first,
+                                                    ports.last, address.host()));
 }
 
 std::uint16_t local_port(int fd) {

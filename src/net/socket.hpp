@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -36,8 +37,9 @@ void tune_connection(int fd);
 
 /// A stream socket, non-blocking.
 Result<UniqueFd> open_socket(int family);
-/// A listening socket, non-blocking; the error is Code::system with the errno's text.
-Result<UniqueFd> listen_on(const SocketAddress& address);
+/// A listening socket, non-blocking; the error is Code::system with the errno's text. At port 0: at the first
+/// free one of `ports`; if none is free, Code::invalid_argument.
+Result<UniqueFd> listen_on(const SocketAddress& address, const PortRange& ports = {});
 std::uint16_t local_port(int fd);
 /// For log messages: the numeric address of the other side.
 std::string remote_name(int fd);

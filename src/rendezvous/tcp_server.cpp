@@ -203,7 +203,7 @@ class Server final : public TcpStoreServer, private net::Listener::Owner {
 Result<std::unique_ptr<TcpStoreServer>> rendezvous::serve_store(const net::SocketAddress& address,
                                                                 const net::Credentials& credentials) {
   if (Status allowed = credentials.allow(address.is_loopback(), "the store"); !allowed.ok()) return allowed;
-  Result<UniqueFd> socket = net::listen_on(address);
+  Result<UniqueFd> socket = net::listen_on(address, config().ports);
   if (!socket.ok()) return socket.status();
   const std::uint16_t port = net::local_port(socket->get());
   net::Listener listener("the store", std::move(*socket));

@@ -14,6 +14,7 @@ Result<TransportOptions> make_transport_options(const Config& config, std::strin
   options.job = std::move(job);
   options.key = std::move(credentials->key);
   options.interface = config.interface;
+  options.ports = config.ports;
   options.heartbeat = config.heartbeat;
   options.host = std::move(host);
   options.store_host = std::move(store_host);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "transport/endpoint.hpp"
@@ -98,6 +99,7 @@ struct TransportOptions {
   std::string job;        ///< the same on all ranks of a group, different between groups
   std::string key;        ///< the job's secret; may be empty
   std::string interface;  ///< for tcp: interface name, address or subnet to bind; empty: chosen
+  PortRange ports = {};   ///< for tcp: where to listen
   /// HostMark::name(): only transports that have the same one use shared memory and loopback.
   std::string host = "here";
   /// For tcp, to choose an interface: the host of the store, which all ranks reach; empty if there is none.

@@ -28,16 +28,16 @@ std::string joined(const std::vector<net::SocketAddress>& addresses) {
   return text;
 }
 
-/// Listens at free ports of the addresses, and changes them to those that others can dial. An address that
-/// cannot be bound does not prevent listening at the other addresses. One case: an IPv6 address for which the
-/// system still checks for duplicates.
-Result<net::Listener> listen_at(std::vector<net::SocketAddress>& addresses) {
+/// Listens at free ports of the addresses, of `ports` if it names any, and changes them to those that others
+/// can dial. An address that cannot be bound does not prevent listening at the other addresses. One case: an
+/// IPv6 address for which the system still checks for duplicates.
+Result<net::Listener> listen_at(std::vector<net::SocketAddress>& addresses, const PortRange& ports) {
   std::vector<UniqueFd> sockets;
   std::vector<net::SocketAddress> bound;
   Status trouble;
   for (net::SocketAddress address : addresses) {
     address.set_port(0);
-    auto fd = net::listen_on(address);
+    auto fd = net::listen_on(address, ports);
     if (!fd.ok()) {
       trouble = fd.status().prefixed("listening at " + address.host());
       continue;
@@ -188,7 +188,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& op
   if (Status status = check_tcp_settings(options); !status.ok()) return status;
   auto place = tcp::place_for(options);
   if (!place.ok()) return place.status().prefixed("tcp");
-  auto listener = tcp::listen_at(place->at);
+  auto listener = tcp::listen_at(place->at, options.ports);
   if (!listener.ok()) return listener.status().prefixed("tcp");
   auto made = std::make_unique<tcp::TcpTransport>(options, std::move(*place), std::move(*listener));
   log().info("tcp: listens at {}", made->place());

@@ -22,7 +22,7 @@ constexpr const char* kVariables[] = {
     "KOLO_SEGMENT_BYTES", "KOLO_INTERFACE",    "KOLO_STORE",     "KOLO_KEY",        "KOLO_STORE_SERVED",
     "KOLO_SPIN_US",       "KOLO_KEY_FILE",     "KOLO_INSECURE",  "KOLO_TLS",        "KOLO_TLS_CERT",
     "KOLO_TLS_KEY",       "KOLO_TLS_CA",       "KOLO_WIRE",      "KOLO_METRICS",    "KOLO_TIMELINE",
-    "KOLO_GPU",           "KOLO_NCCL_LIBRARY", "KOLO_JOIN"};
+    "KOLO_GPU",           "KOLO_NCCL_LIBRARY", "KOLO_JOIN",      "KOLO_PORTS"};
 
 void set(const Environment& environment) {
   for (const char* name : kVariables) ::unsetenv(name);
@@ -74,7 +74,8 @@ TEST(Config, EveryVariableIsHeeded) {
                  {"KOLO_TLS_CA", "a.pem"},      {"KOLO_SPIN_US", "0"},
                  {"KOLO_WIRE", "int8"},         {"KOLO_METRICS", "9400"},
                  {"KOLO_TIMELINE", "t"},        {"KOLO_GPU", "staged"},
-                 {"KOLO_NCCL_LIBRARY", "n.so"}, {"KOLO_JOIN", "auto"}},
+                 {"KOLO_NCCL_LIBRARY", "n.so"}, {"KOLO_JOIN", "auto"},
+                 {"KOLO_PORTS", "20000-20099"}},
                 [](const Config& c) {
                   return c.log_level == "debug" && c.timeout == 2500ms && c.heartbeat == 1500ms &&
                          c.transports == "tcp" && c.algorithm == "ring" && c.segment_bytes == 4096 &&
@@ -82,7 +83,8 @@ TEST(Config, EveryVariableIsHeeded) {
                          job_key() == "secret" && c.insecure && c.tls && c.tls_certificate == "c.pem" &&
                          c.tls_private_key == "k.pem" && c.tls_authority == "a.pem" && c.spin_us == 0 &&
                          c.wire == Wire::int8 && c.metrics == "9400" && c.timeline == "t" &&
-                         c.gpu == "staged" && c.nccl_library == "n.so" && c.join == "auto";
+                         c.gpu == "staged" && c.nccl_library == "n.so" && c.join == "auto" &&
+                         c.ports.first == 20000 && c.ports.last == 20099;
                 });
 }
 
@@ -124,6 +126,8 @@ TEST(Config, NonsenseIsRefusedByName) {
   for (const char* value : {"", "float32", "bf16", "INT8"}) expect_refused("KOLO_WIRE", value);
   for (const char* value : {"", "gloo", "NCCL"}) expect_refused("KOLO_GPU", value);
   for (const char* value : {"", "yes", "1"}) expect_refused("KOLO_JOIN", value);
+  for (const char* value : {"20000", "20000-", "-20000", "2-1", "0-1", "20000-65536", "20000-20099x"})
+    expect_refused("KOLO_PORTS", value);
   for (const char* value : {"", "verbose", "warning", "debug "}) expect_refused("KOLO_LOG", value);
 }
 
