@@ -154,10 +154,12 @@ def disturb(job, options, steps):
             time.sleep(HEARTBEAT_S + 1)
             os.kill(victim, signal.SIGCONT)
         else:
-            end = time.monotonic() + PATIENCE_S
-            while job.look().group == before and time.monotonic() < end:  # nothing comes of it where no call uses the connection
-                cut(draw, sorted(job.members))
-                time.sleep(1)
+            cut(draw, sorted(job.members))
+            end = time.monotonic() + HEARTBEAT_S + 1
+            while job.look().group == before and time.monotonic() < end:
+                time.sleep(0.02)
+            if job.group == before:
+                continue  # nothing comes of it where no call uses the connection
         job.wait_for("another group", lambda before=before: job.look().group > before and job.is_whole())
         done[min(line["group"] for _, lines in job.files.values() for line in lines if line["group"] > before)] = kind
     for (size, is_launcher), counts in counted.items():
