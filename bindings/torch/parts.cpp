@@ -36,11 +36,11 @@ c10::intrusive_ptr<Base> Group::split(const c10::intrusive_ptr<c10d::Store>& /*s
   const WithoutLock unlocked;
   const auto place = std::find(ranks.begin(), ranks.end(), rank_);
   const bool is_member = place != ranks.end();
-  if constexpr (requires { options->group_name; }) {
-    // PyTorch 2.15 asks a rank that is no member once for each type of device, and a member once.
-    const bool is_asked_again = std::exchange(last_part_, options->group_name) == options->group_name;
-    if (is_asked_again && !is_member) return {};
-  }
+  // PyTorch 2.15 asks a rank that is no member once for each type of device, and a member once.
+  std::string name = name_of_part(options.get());
+  const bool is_asked_again = !name.empty() && name == last_part_;
+  last_part_ = std::move(name);
+  if (is_asked_again && !is_member) return {};
   Communicator members =
       communicator().split(is_member ? ranks.front() : -1, static_cast<int>(place - ranks.begin()));
   if (!is_member) return {};

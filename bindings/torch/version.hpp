@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <stdexcept>
+#include <string>
 
 #include <c10/core/Stream.h>
 #include <torch/version.h>
@@ -30,6 +31,13 @@ template <typename B>
 inline constexpr bool kBackendsSplit = requires {
   &B::split;
 };
+
+/// The name of the part that split() is to make; empty where this version does not tell it.
+template <typename Options>
+std::string name_of_part(const Options* options) {
+  if constexpr (requires { options->group_name; }) return options != nullptr ? options->group_name : "";
+  return {};
+}
 
 /// Whether the caller waits at once. Later versions tell, and take a null Work of a call that is over.
 template <typename Asked>
