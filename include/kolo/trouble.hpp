@@ -7,8 +7,7 @@
 namespace kolo {
 
 /// `text` with the code of its cause at its end, as in "... [K204]", or with `otherwise` if its cause is not
-/// known and that is not empty. A text that ends in a code stays as it is; codes elsewhere in it are left
-/// out.
+/// known and that is not empty. A text that ends in a code stays as it is.
 std::string with_code(std::string text, std::string_view otherwise = {});
 
 /// What docs/trouble.md says of a code, as in "K204", or of the text of an error; empty if there is nothing.
