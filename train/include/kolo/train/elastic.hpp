@@ -55,7 +55,8 @@ using ElasticSetup = std::function<void(Communicator& group, Checkpoint& state)>
 using ElasticStep = std::function<bool(Communicator& group, std::uint64_t finished)>;
 
 /// Collective: makes steps until none is left, and returns their number. Ranks may die at any time, and those
-/// that join() the group come in between two steps; nothing is lost or counted twice.
+/// that join() the group come in between two steps; nothing is lost or counted twice. Start the program with
+/// `kolo run --elastic 1:4`: under plain `kolo run` the launcher stops the survivors.
 ///
 ///     kolo::Communicator ranks = kolo::Communicator::create();
 ///     auto net = std::make_shared<Net>();
