@@ -191,8 +191,12 @@ void FailureDetector::ping_all(const WaitingCall& call, Inquiry& inquiry, Clock:
 /// Messages of different pairs of ranks may have the same number.
 void FailureDetector::on_pong(int peer, const Pong& pong, Clock::time_point now) {
   for (auto& [operation, inquiry] : inquiries_) {
-    if (inquiry.ping.context == pong.context && inquiry.ping.sequence == pong.sequence)
-      inquiry.answers[peer] = {pong, now};
+    if (inquiry.ping.context != pong.context || inquiry.ping.sequence != pong.sequence) continue;
+    // A peer that has no time left does not tell for how long: an earlier answer, or the first such, does.
+    const auto before = inquiry.answers.find(peer);
+    const bool is_past = pong.left_ms == 0 && before != inquiry.answers.end();
+    const auto deadline = now + std::chrono::milliseconds(pong.left_ms);
+    inquiry.answers[peer] = {pong, now, is_past ? std::min(before->second.deadline, now) : deadline};
   }
 }
 
@@ -256,7 +260,7 @@ std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call
       held_up.push_back(peer);
       const std::chrono::nanoseconds left = std::chrono::milliseconds(answer->left_ms);
       if (left <= call.timeout / 2)  // else its timeout is longer than this call's
-        own_deadline = std::max(own_deadline, inquiry.answers.at(peer).at + left);
+        own_deadline = std::max(own_deadline, inquiry.answers.at(peer).deadline);
     }
   }
   const auto fail = [&](int blamed, const std::string& why) {

@@ -103,6 +103,7 @@ class FailureDetector {
   struct Answer {
     Pong pong;
     Clock::time_point at;
+    Clock::time_point deadline;  ///< of the peer's own call
   };
   /// What the peers have been asked, and have answered, about a call while it makes no progress.
   struct Inquiry {

@@ -325,6 +325,18 @@ TEST_P(ErrorsOver, WhoIsHeldUpIsNotBlamed) {
   }
 }
 
+// As where one rank has skipped a step of training: each waits for the other one, in calls of two groups.
+TEST_P(ErrorsOver, RanksInCallsOfDifferentGroupsEndAtTheDeadline) {
+  const Outcome outcome =
+      run_ranks({.size = 2, .transport = GetParam(), .timeout = milliseconds(600)}, [](Communicator& c) {
+        Communicator other = c.split(0);
+        std::vector<float> data(10);
+        (c.rank() == 0 ? c : other).all_reduce(data);
+      });
+  for (const std::string& error : outcome.errors)
+    EXPECT_NE(error.find(", waiting in another call, has not made this one"), std::string::npos) << error;
+}
+
 TEST_P(ErrorsOver, ARankThatLeavesIsNamed) {
   const Outcome outcome = run_ranks({.size = 3, .transport = GetParam()}, [](Communicator& c) {
     if (c.rank() == 2) return;

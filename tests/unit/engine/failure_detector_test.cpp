@@ -1,6 +1,7 @@
 // Which rank is lost, silent, absent or late: peers and their answers are played, and so is the time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
@@ -82,7 +83,8 @@ class FailureDetectorTest : public testing::Test {
     pong.last_sequence = last_call;
     pong.last_collective = static_cast<std::uint32_t>(schedule::Collective::all_reduce);
     pong.waits_ms = static_cast<std::uint32_t>(waits.count());
-    pong.left_ms = static_cast<std::uint32_t>((std::chrono::milliseconds(kTimeout) - waits).count());
+    pong.left_ms =
+        static_cast<std::uint32_t>(std::max(0ms, std::chrono::milliseconds(kTimeout) - waits).count());
     std::ranges::copy(waits_for, pong.waits_for.begin());
     detector.on_pong(peer, pong, now);
   }
