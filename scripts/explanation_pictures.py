@@ -109,7 +109,7 @@ def ring_steps(kolo):
     left, top = 14 + across, 12 + down * 3
     for row, words in enumerate(["A row is a rank, a column a chunk.", "An arrow is a message; out of the",
                                  "last row it goes to the first one.", "Framed: what has just changed.",
-                                 "Digits show whose numbers a sum", "has: 1011 those of 0, 1 and 3."]):
+                                 "Digits show whose numbers a sum", "has: 1011, 2022: of 0, 1 and 3."]):
         body += text(left + 4, top + 34 + 20 * row, words, "s")
     return image(512, 12 + down * 4, "A ring all-reduce of four ranks, in numbers", body)
 
@@ -152,7 +152,7 @@ def moving_ring(kolo):
             number_in_frame = cell(x, y, data["sets"][held], chunk, 60) + f"<rect class='o' x='{x:g}' y='{y:g}' width='60' height='24' rx='3'/>"
             body += timed("packet", index, number_in_frame, f"--x:{to_x - x:g}px;--y:{to_y - y:g}px")
     body += text(14, 366, "Each rank begins with four numbers; each ends with the sums.", "s")
-    body += text(14, 384, "Digits tell whose numbers a sum has: 1011 those of 0, 1 and 3.", "s")
+    body += text(14, 384, "Digits tell whose numbers a sum has: 1011, 2022, ... those of 0, 1, 3.", "s")
     style = ".state,.packet{visibility:hidden}.still{visibility:visible}\n@media(prefers-reduced-motion:no-preference){\n"
     for name, length in lengths.items():
         style += (f".{name}{{visibility:hidden;animation:{name} {period:g}s step-end infinite}}"
@@ -316,13 +316,14 @@ def memory(kolo):
         body += text(x, top + 12, name)
         for key, _, colour in parts:
             amount = ways[name][key]
-            body += bar(x, top + 18, amount * scale, f"{amount / 1e6:.0f}" if amount * scale > 22 else "", colour)
+            body += bar(x, top + 18, amount * scale, f"{amount / 1e6:.0f}" if amount * scale > 16 else "", colour)
             x += amount * scale
     x = 14
     for _, words, colour in parts:
         body += f"<rect class='{colour}' x='{x}' y='218' width='12' height='10'/>" + text(x + 16, 228, words, "s")
         x += 30 + 6.6 * len(words)
-    return image(480, 240, "Memory of a rank, in MB", body)
+    body += text(14, 248, "MB. Shards: 1/8, and blocks in use: of gradients up to 3, of parameters 2", "s")
+    return image(480, 258, "Memory of a rank, in MB", body)
 
 
 # What each room of src/ is about, in two words.
