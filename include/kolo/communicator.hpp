@@ -381,8 +381,8 @@ class Communicator {
   ///
   /// Two halves of a cut network do not both go on: throws QuorumError unless the survivors are more than
   /// half of the last group's ranks, or exactly half and the lowest of these ranks is one of them. Ranks do
-  /// not count whose end a survivor has seen (a connection that a living host has closed or refused) or knows
-  /// from RegroupOptions::ended. A silent rank does, since it may live. Other errors: as shrink().
+  /// not count whose end a survivor has seen (its living host refuses connections) or knows from
+  /// RegroupOptions::ended. A silent rank does, since it may live. Other errors: as shrink().
   [[nodiscard]] Communicator regroup(std::shared_ptr<Store> store = nullptr,
                                      const RegroupOptions& options = {});
   /// Whether a newcomer waits in the store of the last regroup() or create(). Only rank 0 knows, which has a

@@ -87,6 +87,7 @@ void MembershipAgreement::agree(std::uint64_t epoch, const Deadline& deadline) {
     hooks_.go_on();
     engine_.own_trouble().throw_if_error();  // else ranks that this one cannot reach seem gone
     drop_gone(is_quiet && deadline.passed());
+    if (relinks() != relinks_) tell(mine_.standings);
     if (is_settled()) {
       if (hooks_.may_go_on(mine_.standings)) return;
       if (!sight) sight = Deadline::after(kSightTime);
@@ -129,7 +130,15 @@ std::string MembershipAgreement::await_newcomers() {
   return views_[lowest].newcomers;
 }
 
+/// Of the connections to members.
+int MembershipAgreement::relinks() const {
+  int sum = 0;
+  for (const int member : members()) sum += engine_.relinks_to(links_[static_cast<std::size_t>(member)]);
+  return sum;
+}
+
 bool MembershipAgreement::is_over() const {
+  if (relinks() != relinks_) return true;
   return engine_.has_recovery([&](const engine::RecoveryMessage& message) {
     const auto link = std::ranges::find(links_, message.from);
     const auto view = decode(context_, links_.size(), message.bytes);
@@ -180,6 +189,7 @@ void MembershipAgreement::begin(std::uint64_t epoch) {
 
 /// `to`: the standings, of which members are told.
 void MembershipAgreement::tell(const Standings& to) {
+  relinks_ = relinks();
   const auto bytes = encode(context_, mine_);
   for (std::size_t r = 0; r < links_.size(); ++r) {
     if (to[r] == kMember && r != rank_) engine_.send_recovery(links_[r], bytes);

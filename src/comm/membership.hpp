@@ -70,7 +70,8 @@ class MembershipAgreement {
   void announce(std::string newcomers);
   /// The other members' part. Throws AbortedError if another round begins instead.
   std::string await_newcomers();
-  /// Whether a member has taken back what it agreed to, or has begun another round.
+  /// Whether a member has taken back what it agreed to, or has begun another round, or may not have heard
+  /// this rank, because their connection was cut.
   bool is_over() const;
   /// The other members go on without this rank.
   void withdraw();
@@ -94,6 +95,7 @@ class MembershipAgreement {
     return views_[r].epoch == mine_.epoch && !views_[r].standings.empty();
   }
   bool is_settled() const;
+  int relinks() const;
   std::vector<int> awaited() const;
   void merge(const Standings& others);
   void drop_gone(bool also_late);
@@ -106,6 +108,7 @@ class MembershipAgreement {
   const std::size_t rank_;
   const Hooks hooks_;
   const Standings suspected_;
+  int relinks_ = 0;  // when this rank last told its view
   View mine_;
   std::vector<View> views_;
 };

@@ -29,7 +29,8 @@ enum class ControlKind : std::uint32_t {
 struct Failure {
   Code code = Code::system;
   int blamed = -1;
-  std::string reason;  ///< a sentence without the operation, which each rank adds for its own
+  std::string reason;   ///< a sentence without the operation, which each rank adds for its own
+  bool is_cut = false;  ///< a network connection was closed: the process that is blamed may live
 };
 
 /// A ping asks a peer how far it is with one operation; a pong is the answer. A peer that has made another

@@ -132,8 +132,11 @@ class Engine final : private Driven,
   /// Whether no recovery message will come from this peer: it is lost, silent, unreachable, has left, or is
   /// blamed for a loss.
   bool is_gone(int peer) const;
-  /// Whether this rank has seen the peer's process end or leave. Silence does not show that.
+  /// Whether this rank has seen the peer's process end or leave. Neither silence nor a cut connection shows
+  /// that.
   bool has_seen_end(int peer) const;
+  /// How often the connection to the peer was cut and dialled again: messages may have been lost with it.
+  int relinks_to(int peer) const;
   /// Whether messages to the peer wait for a connection that may still be made.
   bool is_unconnected(int peer) const;
   /// Whether operations have failed because this peer was lost, or a silent one with its host.
@@ -212,6 +215,7 @@ class Engine final : private Driven,
   void send_pong(transport::Link& link, const Ping& ping);
   Status status_for(const Operation& operation, const Failure& failure) const;
   bool blames(int peer) const;
+  bool is_lost(Peer& peer) const;
   std::string call_of(const Operation& operation) const;
 
   const int rank_;

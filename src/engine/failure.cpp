@@ -129,7 +129,8 @@ void Engine::on_broken(Peer& peer) {
   const Code code = link.status().ok() || peer.is_silent ? Code::peer_lost : link.status().code();
   record_failure(
       {code, link.peer(),
-       fmt::format("lost {}: {} ({})", peers_.name_of(link.peer()), why, link.endpoint().transport())});
+       fmt::format("lost {}: {} ({})", peers_.name_of(link.peer()), why, link.endpoint().transport()),
+       peers_.is_cut(peer)});
 }
 
 void Engine::propagate_failure() {
@@ -263,7 +264,8 @@ void Engine::check_peers() {
     const int peer = failure->blamed;
     if (const auto& loss = peers_[peer].loss) {
       failure = Failure{loss->code, loss->blamed,
-                        fmt::format("{} (seen by {}, which has left)", loss->reason, peers_.name_of(peer))};
+                        fmt::format("{} (seen by {}, which has left)", loss->reason, peers_.name_of(peer)),
+                        loss->is_cut};
     }
     if (end_messages(peer, *failure)) continue;
     record_failure(std::move(*failure));

@@ -50,7 +50,8 @@ std::chrono::nanoseconds FailureDetector::patience(std::chrono::nanoseconds time
 }
 
 bool FailureDetector::is_unreachable(int peer) const {
-  return peers_.state_of(peer).refused_for >= kLongestRefusal;
+  const PeerState state = peers_.state_of(peer);
+  return state.was_cut ? state.refused_for.count() > 0 : state.refused_for >= kLongestRefusal;
 }
 
 /// The peer has ended and this rank waits for nothing from it. Otherwise find_gone() reports the loss.

@@ -27,6 +27,7 @@ struct PeerState {
   bool has_buffered = false;               ///< data that came from it is being taken in
   std::uint64_t payload_moved = 0;         ///< both ways
   std::chrono::nanoseconds refused_for{};  ///< how long each attempt to connect to it has been refused
+  bool was_cut = false;                    ///< it had been connected before
 };
 
 /// What the detector sees of the other ranks, and how it asks them.

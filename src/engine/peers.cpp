@@ -13,6 +13,7 @@
 #include "base/log.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/message_number.hpp"
+#include "transport/unconnected_endpoint.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -20,6 +21,8 @@ namespace {
 // Both ranks of a pair mostly need their connection at the same time. The higher rank dials at once. The
 // lower rank dials only if no connection has come after this time.
 constexpr auto kLowerRankDialDelay = std::chrono::milliseconds(50);
+// The peer may not know yet that their link was cut. Then it closes the new one.
+constexpr auto kRelinkPause = std::chrono::milliseconds(10);
 constexpr std::size_t kSpeculativeReads = 2;
 constexpr int kPollsBetweenAsking = 8;
 constexpr std::uint32_t kAwake = 0;  // of Segment::asleep
@@ -35,7 +38,7 @@ std::string why_no_descriptor() {
 
 Peers::Peers(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints, OnDemand on_demand,
              const std::vector<std::string>& hosts, PeersListener& listener, MemoryPool& memory)
-    : rank_(rank), hosts_(hosts), listener_(listener), on_demand_(std::move(on_demand)) {
+    : rank_(rank), hosts_(hosts), listener_(listener), memory_(memory), on_demand_(std::move(on_demand)) {
   for (auto& endpoint : endpoints) {
     const int number = size();
     const int fd = endpoint->fd();
@@ -154,6 +157,30 @@ bool Peers::take_connections() {
     moved = true;
   }
   return moved;
+}
+
+bool Peers::is_cut(Peer& peer) const {
+  transport::Link& link = peer.link;
+  const bool is_dialled =
+      on_demand_.transport != nullptr && link.endpoint().transport() == on_demand_.transport->name();
+  const bool is_closed = link.status().ok() || link.status().code() == Code::peer_lost;
+  return is_dialled && is_closed && peer.has_ended && !peer.has_left && !peer.is_silent;
+}
+
+void Peers::relink() {
+  for (auto& peer : peers_) {
+    if (!peer->has_ended || !may_relink(*peer)) continue;
+    const auto now = Clock::now();
+    if (now - peer->relinked < kRelinkPause) continue;
+    const int number = peer->link.peer();
+    auto endpoint = std::make_unique<transport::UnconnectedEndpoint>(on_demand_.transport->name());
+    const int relinks = peer->relinks + 1;
+    peer.reset(new Peer{.link = transport::Link(number, std::move(endpoint), listener_, memory_),
+                        .connection = Peer::Connection::dialling,
+                        .relinks = relinks,
+                        .relinked = now});
+    on_demand_.dialer->dial(number);
+  }
 }
 
 bool Peers::poll_descriptors() {
@@ -300,6 +327,7 @@ PeerState Peers::state_of(int peer) const {
   PeerState state{p.has_left, p.has_ended, p.link.is_waiting(), p.link.has_buffered(),
                   p.link.payload_moved()};
   if (!p.is_connected()) state.refused_for = on_demand_.dialer->unreachable_for(peer);
+  state.was_cut = p.relinks > 0;
   return state;
 }
 

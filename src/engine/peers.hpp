@@ -48,6 +48,8 @@ struct Peer {
   std::optional<Failure> loss = std::nullopt;  ///< why messages of the peer had failed before it left
   bool has_ended = false;                      ///< its link has
   bool is_silent = false;                      ///< was lost without a word, so its process may live
+  int relinks = 0;                             ///< links to the peer that have ended before this one
+  Clock::time_point relinked{};
 };
 
 /// What Peers reports to its owner, from inside its functions.
@@ -94,6 +96,13 @@ class Peers final : public MonitoredPeers {
   /// The links in shared memory, those that have something to write, and, if `look_at_descriptors`, sockets.
   /// Connects the peers that are needed.
   bool poll(bool look_at_descriptors);
+  /// Whether the link to the peer was closed although the peer had not left. Its process may live: one that
+  /// has ended refuses connections.
+  bool is_cut(Peer& peer) const;
+  /// Whether relink() will try to reach it.
+  bool may_relink(Peer& peer) const { return is_cut(peer) && peer.relinks < kMostRelinks; }
+  /// Dials the peers whose links were cut, for recovery messages. Call it once no operation will succeed.
+  void relink();
   void write();
   /// Links in the middle of a message do not wake the driver for a few bytes. Reads bytes that come slowly.
   void read_unfinished();
@@ -127,6 +136,8 @@ class Peers final : public MonitoredPeers {
   std::optional<std::uint32_t> unmatched_tag(int peer, std::uint32_t context) const override;
 
  private:
+  static constexpr int kMostRelinks = 20;
+
   bool dial_if_wanted(Peer& peer);
   bool take_connections();
   bool poll_descriptors();
@@ -135,6 +146,7 @@ class Peers final : public MonitoredPeers {
   const int rank_;
   const std::vector<std::string>& hosts_;
   PeersListener& listener_;
+  MemoryPool& memory_;
   OnDemand on_demand_;
   net::EventSet event_set_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -12,6 +12,7 @@ bool Engine::poll(bool system_calls) {
   bool moved = shared_memory_.advance();
   moved = poll_links(system_calls) || moved;
   propagate_failure();
+  if (failure_) peers_.relink();
   return moved;
 }
 

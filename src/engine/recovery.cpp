@@ -26,14 +26,14 @@ std::optional<RecoveryMessage> Engine::receive_recovery(
     const Deadline& deadline) {
   auto lock = driver_.enter();
   const auto wait = std::min<std::chrono::nanoseconds>(deadline.left(), kRecoveryPollInterval);
-  const auto ended = [&] {
-    return std::ranges::count(peers_.all(), true, [](const auto& p) { return p->has_ended; });
+  const auto lost = [&] {
+    return std::ranges::count(peers_.all(), true, [&](const auto& p) { return is_lost(*p); });
   };
-  const auto ended_before = ended();
+  const auto lost_before = lost();
   std::optional<RecoveryMessage> message;
   driver_.run_until(lock, Deadline::after(wait), [&] {
     if (!message) message = mailbox_.take(is_meant);
-    return message || ended() > ended_before;
+    return message || lost() > lost_before;
   });
   if (message) return message;
   const auto now = Clock::now();
@@ -56,16 +56,26 @@ Status Engine::own_trouble() const {
 
 bool Engine::is_gone(int peer) const {
   const auto lock = driver_.enter();
-  const Peer& p = peers_[peer];
-  return p.is_gone() || p.is_silent || blames(peer) || detector_.is_unreachable(peer);
+  return is_lost(peers_[peer]) || blames(peer);
+}
+
+bool Engine::is_lost(Peer& peer) const {
+  return peer.has_left || peer.is_silent || (peer.has_ended && !peers_.may_relink(peer)) ||
+         detector_.is_unreachable(peer.link.peer());
 }
 
 bool Engine::has_seen_end(int peer) const {
   const auto lock = driver_.enter();
-  const Peer& p = peers_[peer];
+  Peer& p = peers_[peer];
   const Status& status = p.link.status();
-  const bool is_closed = p.has_ended && (status.ok() || status.code() == Code::peer_lost);
+  const bool is_closed =
+      p.has_ended && (status.ok() || status.code() == Code::peer_lost) && !peers_.is_cut(p);
   return !p.is_silent && (p.has_left || is_closed || detector_.is_unreachable(peer));
+}
+
+int Engine::relinks_to(int peer) const {
+  const auto lock = driver_.enter();
+  return peers_[peer].relinks;
 }
 
 bool Engine::is_unconnected(int peer) const {
@@ -76,7 +86,8 @@ bool Engine::is_unconnected(int peer) const {
 
 bool Engine::is_blamed(int peer) const {
   const auto lock = driver_.enter();
-  return blames(peer) || peers_[peer].is_silent;
+  if (peers_[peer].is_silent || blames(peer)) return true;
+  return failure_ && failure_->is_cut && failure_->blamed == peer && detector_.is_unreachable(peer);
 }
 
 bool Engine::has_cut_message() const {
@@ -87,7 +98,7 @@ bool Engine::has_cut_message() const {
 }
 
 bool Engine::blames(int peer) const {
-  return failure_ && failure_->code == Code::peer_lost && failure_->blamed == peer;
+  return failure_ && failure_->code == Code::peer_lost && failure_->blamed == peer && !failure_->is_cut;
 }
 
 }  // namespace kolo::engine

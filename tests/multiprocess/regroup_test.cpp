@@ -1,6 +1,9 @@
 // Groups whose ranks die and to which newcomers come: regroup() and join().
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -50,6 +53,23 @@ void sum_until_death(Communicator& c, bool dies = false) {
     }
   } catch (const PeerLostError&) {
   }
+}
+
+/// A signal handler: shuts all connections of this process down, as a middlebox does.
+void cut_links(int) {
+  for (int descriptor = 0; descriptor < 256; ++descriptor) {
+    sockaddr_storage peer;
+    socklen_t length = sizeof peer;
+    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
+        peer.ss_family != AF_UNIX)
+      shutdown(descriptor, SHUT_RDWR);
+  }
+}
+
+ProcessOptions with_cuts(int size) {
+  return {.size = size, .transports = "tcp", .settings = {{"KOLO_HEARTBEAT", "1.2"}}, .prepare = [](int) {
+            std::signal(SIGUSR1, cut_links);
+          }};
 }
 
 class Regroup : public ::testing::TestWithParam<const char*> {
@@ -280,6 +300,45 @@ TEST_P(Regroup, FewerThanTheLeastEnd) {
   for (const RankEnd& end : processes.collect(20s, {1})) {
     EXPECT_NE(end.error.find("ranks are left, and at least 3 must be there"), std::string::npos) << end.error;
   }
+}
+
+// Links end and no process does: all go on together, over the origin's links and over the last group's.
+TEST(CutLinks, AreMadeAnew) {
+  constexpr int kTimes = 3;
+  for (const int size : {2, 3}) {
+    Processes processes(with_cuts(size), [=](Communicator& c) {
+      Communicator current = c;
+      for (int time = 0; time < kTimes; ++time) {
+        std::thread hurt([&] {
+          std::this_thread::sleep_for(100ms);
+          if (current.rank() + 1 < size) ::kill(::getpid(), SIGUSR1);
+        });
+        sum_until_death(current);
+        hurt.join();
+        current = current.regroup();
+        require(current.size() == size, "a living rank is left out");
+        expect_it_works(current);
+      }
+      require(current.shrink().size() == size, "shrink() leaves a living rank out");
+    });
+    for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
+  }
+}
+
+// A rank that is cut off from a living one, and cannot reach it, has no quorum without it.
+TEST(CutLinks, AreNoEnds) {
+  Processes processes(with_cuts(2), [](Communicator& c) {
+    sum_until_death(c);
+    Communicator next = c.regroup();
+    require(next.size() == 1, "not one is left");
+  });
+  processes.await_ready();
+  processes.hurt(0, SIGSTOP);
+  processes.hurt(1, SIGUSR1);
+  const RankEnd end = processes.collect_one(1, 20s);
+  EXPECT_NE(end.error.find("1 of 2 ranks are left, and 1 may live"), std::string::npos) << end.error;
+  processes.hurt(0, SIGCONT);
+  EXPECT_EQ(processes.collect_one(0, 20s).code, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Regroup, kBetweenProcesses, kTransportNames);

@@ -200,8 +200,10 @@ Event Job::draw() {
         break;
       case Event::kill_two:
       case Event::stop:
-      case Event::cut:
         if (living >= 3) return share->event;
+        break;
+      case Event::cut:  // of a closed Unix socket the other end has ended: nothing lies between them
+        if (living >= (role_.transport == "tcp" ? 2 : 3)) return share->event;
         break;
       default:
         if (living >= 2) return share->event;

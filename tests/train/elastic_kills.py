@@ -133,7 +133,7 @@ def cut(draw, pids):
 
 def disturb(job, options, steps):
     """Does `options.events` things, evenly over the training. Returns {group that went on: what had been done}."""
-    draw, counted, done, was_cut = random.Random(options.seed), {}, {}, None
+    draw, counted, done = random.Random(options.seed), {}, {}
     kinds = ["kill"] * 3 + ["stop"] + (["cut"] * 2 if options.transports == "tcp" else [])
     for event in range(options.events):
         at = (event + 1) * steps // (options.events + 2)
@@ -144,7 +144,7 @@ def disturb(job, options, steps):
         job.note_memory()
         for pid in (*job.members, job.process.pid):
             counted.setdefault((len(job.members), pid == job.process.pid), []).append(descriptors(pid))
-        kind = draw.choice(kinds) if event > 0 and job.group != was_cut else "kill"
+        kind = draw.choice(kinds) if event > 0 else "kill"
         before, victim = job.group, draw.choice(sorted(job.members))
         print(f"step {job.step}: {kind} {job.members[victim]['rank']} of {len(job.members)}", flush=True)
         if kind == "kill":
@@ -154,7 +154,6 @@ def disturb(job, options, steps):
             time.sleep(HEARTBEAT_S + 1)
             os.kill(victim, signal.SIGCONT)
         else:
-            was_cut = before  # once a group: ranks all of whose connections are cut take all others for ended
             cut(draw, sorted(job.members))
             end = time.monotonic() + HEARTBEAT_S + 1
             while job.look().group == before and time.monotonic() < end:
