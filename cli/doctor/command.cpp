@@ -19,6 +19,7 @@
 #include "doctor/report.hpp"
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"
+#include "kolo/trouble.hpp"
 #include "launch/launcher.hpp"
 #include "net/random.hpp"
 #include "options.hpp"
@@ -183,7 +184,8 @@ int examine_as_rank(const DoctorRequest& request) {
   } catch (const Error& error) {
     char host[HOST_NAME_MAX + 1] = "?";
     ::gethostname(host, sizeof host);
-    fmt::print(stderr, "kolo doctor: rank {} on {} cannot take part: {}\n", launch.rank, host, error.what());
+    fmt::print(stderr, "kolo doctor: rank {} on {} cannot take part: {}\n", launch.rank, host,
+               with_code(error.what()));
     // Rank 0 reports the missing rank. After a failure, most launchers would end the other ranks first.
     return launch.rank == 0 ? kProblem : 0;
   }

@@ -9,19 +9,25 @@
 #include <map>
 #include <set>
 
+#include "base/config.hpp"
+
 namespace kolo::doctor {
 namespace {
 
 /// Descriptors of a rank besides one for each peer and a second one for each peer of its host.
-constexpr std::uint64_t kOwnFiles = 64;
+constexpr std::uint64_t kOwnFiles = 20;
 /// Timelines and logs of hosts whose clocks differ by more do not line up.
 constexpr double kClockError = 0.1;
 /// Limits, as multiples of the median of all pairs.
 constexpr double kSlow = 0.5;
 constexpr double kFar = 4;
 
-/// Where the listening ports of ranks are: the system chooses them.
-constexpr const char* kPorts = "its ports of net.ipv4.ip_local_port_range";
+/// Where the ports are on which ranks, and the store of kolo run, listen.
+std::string listening_ports() {
+  const PortRange& ports = config().ports;
+  return ports.last == 0 ? "net.ipv4.ip_local_port_range"
+                         : fmt::format("KOLO_PORTS={}-{}", ports.first, ports.last);
+}
 
 class Judge {
  public:
@@ -66,12 +72,12 @@ class Judge {
     for (int rank = 0; rank < seen_.size; ++rank) missing.insert(rank);
     for (const Facts& facts : seen_.ranks) missing.erase(facts.rank);
     if (missing.empty()) return;
-    problem(
-        fmt::format("rank{} {} of {} did not come to the store at {}", missing.size() == 1 ? "" : "s",
-                    fmt::join(missing, ", "), seen_.size, seen_.store),
-        "see what they print; open that port from their hosts (under kolo run the system chooses it for each "
-        "job, from net.ipv4.ip_local_port_range), or name another address with KOLO_STORE (kolo run: "
-        "--store-address)");
+    problem(fmt::format("rank{} {} of {} did not come to the store at {}", missing.size() == 1 ? "" : "s",
+                        fmt::join(missing, ", "), seen_.size, seen_.store),
+            fmt::format(
+                "see what they print; open that port from their hosts (under kolo run it is another one in "
+                "each job, of {}), or name another address with KOLO_STORE (kolo run: --store-address)",
+                listening_ports()));
   }
 
   void versions() {
@@ -94,8 +100,9 @@ class Judge {
     for (const Dial& dial : seen_.dials) {
       if (dial.outcome == "ok") continue;
       const std::string way = fmt::format("{} cannot reach {}", seen_.name(dial.from), seen_.name(dial.to));
-      const std::string open = fmt::format(", or no route leads there: open TCP from {} to {}, {}",
-                                           seen_.host_name(dial.from), seen_.host_name(dial.to), kPorts);
+      const std::string open =
+          fmt::format(", or no route leads there: open TCP from {} to {}, its ports of {}",
+                      seen_.host_name(dial.from), seen_.host_name(dial.to), listening_ports());
       if (dial.outcome == "silent") {
         problem(fmt::format("{}: no answer ({})", way, dial.why), "a firewall drops what it sends" + open);
       } else if (dial.outcome == "no route") {

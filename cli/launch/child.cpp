@@ -23,7 +23,7 @@ struct Pipe {
 
 /// The error for a missing `what`, from errno.
 Status no_descriptor(const std::string& what) {
-  if (errno == EMFILE) return Status(Code::system, "more: too many open files; raise ulimit -n");
+  if (errno == EMFILE) return Status(Code::system, "a process: too many open files (ulimit -n)");
   return Status::from_errno(what, errno);
 }
 
@@ -99,7 +99,7 @@ Status Child::spawn(const std::vector<std::string>& command, const std::vector<s
   const std::vector<char*> variables = pointers(environment);
   const pid_t launcher = ::getpid();
   const pid_t pid = ::fork();
-  if (pid < 0) return Status::from_errno("fork", errno);
+  if (pid < 0) return Status::from_errno("a process (ulimit -u, or pids.max of the control group)", errno);
   if (pid == 0) {  // system calls only, because the program has threads
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

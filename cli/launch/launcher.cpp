@@ -17,6 +17,7 @@
 #include "bench/processes.hpp"
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"
+#include "kolo/trouble.hpp"
 #include "launch/environment.hpp"
 #include "launch/job.hpp"
 #include "net/address.hpp"
@@ -405,7 +406,7 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   try {
     return Job(options).run();
   } catch (const RendezvousError& error) {  // a host has no address or no route, or the store has none
-    fmt::print(stderr, "kolo: {}\n", error.what());
+    fmt::print(stderr, "kolo: {}\n", with_code(error.what()));
     return {.failed_rank = 0, .exit_code = kCannotStart};
   }
 }

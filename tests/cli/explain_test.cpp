@@ -171,6 +171,7 @@ TEST(Explain, TellsOfACodeOrATextWhatToDo) {
   const ProgramOutcome told = run_kolo({"explain", "K104"});
   EXPECT_EQ(told.code, 0) << told.err;
   EXPECT_TRUE(told.out.starts_with("K104 No store answers\n")) << told.out;
+  EXPECT_EQ(run_kolo({"explain", "k104"}).out, told.out);
   EXPECT_EQ(run_kolo({"explain", "no", "store", "answered", "at", "a"}).out, told.out);
   expect_usage_error({"explain", "pigeon"}, "there is no entry for 'pigeon' [K901]");
 }

@@ -44,8 +44,9 @@ void copy_object(const std::string& what, const Save& save, const Load& load, Co
   }
   const auto complaint = train::first_complaint(communicator, problem);
   if (!complaint) return;
-  throw Error("rank " + std::to_string(complaint->rank) + " cannot " +
-                  (complaint->rank == root ? "save " : "load ") + what + ": " + complaint->text,
+  throw Error("rank " + std::to_string(complaint->rank) +
+                  (complaint->rank == root ? " cannot save " : " cannot load ") + what + ": " +
+                  complaint->text,
               {.peer = complaint->rank, .collective = "broadcast"});
 }
 

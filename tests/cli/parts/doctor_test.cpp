@@ -134,8 +134,8 @@ TEST(Doctor, SharesAFindingBetweenHosts) {
   EXPECT_TRUE(has(only(seen), "warning: a, c: shared memory gets no huge pages: none was granted"))
       << only(seen);
   seen = healthy();
-  for (Facts& facts : seen.ranks) facts.files = 32;
-  EXPECT_TRUE(has(only(seen), "problem: a, b, c: a process may open 32 files")) << only(seen);
+  for (Facts& facts : seen.ranks) facts.files = 24;
+  EXPECT_TRUE(has(only(seen), "problem: a, b, c: a process may open 24 files")) << only(seen);
   EXPECT_TRUE(has(only(seen), "ulimit -n")) << only(seen);
   seen = healthy();
   seen.ranks[1].direct_read = "Operation not permitted";

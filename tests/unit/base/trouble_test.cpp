@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "base/status.hpp"
 
@@ -19,6 +20,31 @@ TEST(WithCode, LooksForTheCauseWithinWhatIsSaidAroundIt) {
   EXPECT_TRUE(with_code("no store answered at tcp://a:1 within 5 s (last: it has another key: set it)")
                   .ends_with(" [K502]"));
   EXPECT_TRUE(with_code("cannot open x: No space left on device").ends_with(" [K405]"));
+}
+
+TEST(WithCode, TakesNoEverydayWordForACause) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"cannot start kolo: not found in PATH", "K902"},
+      {"cannot start a process: too many open files (ulimit -n)", "K403"},
+      {"cannot start a process (ulimit -u, or pids.max of the control group): Resource temporarily "
+       "unavailable",
+       "K403"},
+      {"lost rank 4: it cannot be reached (Connection closed by peer): connect: Connection refused", "K201"},
+      {"tcp at 10.0.0.1:2 cannot take more connections: Too many open files (ulimit -n)", "K403"},
+      {"no store answered at tcp://10.0.0.1:2 within 15 s (last: no answer in time)", "K104"},
+      {"rank 0 cannot serve the store at tcp://10.0.0.1:2: bind: Cannot assign requested address", "K105"},
+      {"rank 1 cannot load the checkpoint: a: No such file or directory", "K801"},
+      {"no trust between this process and the store there: it has another key: set it", "K502"},
+      {"the store refused 10.0.0.1: it refused this rank's key: Options::key, KOLO_KEY or the file of "
+       "KOLO_KEY_FILE "
+       "must be the same on all ranks, and set on all or on none",
+       "K502"},
+      {"no trust between this process and the store there: it refused this rank because it wants another "
+       "kind of "
+       "encryption; KOLO_TLS and KOLO_TLS_CERT must be set on all ranks or on none",
+       "K504"},
+  };
+  for (const auto& [text, code] : cases) EXPECT_EQ(with_code(text), std::string(text) + " [" + code + "]");
 }
 
 TEST(WithCode, IsNotMisledByNamesThatUsersHaveGiven) {
