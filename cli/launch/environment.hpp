@@ -14,9 +14,9 @@ struct RankPlace {
   int local_size = 0;
 };
 
-/// The entries of this environment that ranks on other hosts get: KOLO_*, OMP_NUM_THREADS, with `terminal`
-/// what programs ask about it, and `wanted` (NAME, or NAME=value to set it). Names that are not set go to
-/// `missing`.
+/// The entries of this environment that ranks get, on other hosts too: KOLO_*, OMP_NUM_THREADS, with
+/// `terminal` what programs ask about it, and `wanted` (NAME, or NAME=value to set it). Names that are not
+/// set go to `missing`.
 std::vector<std::string> variables_to_pass(const std::vector<std::string>& wanted, bool terminal,
                                            std::vector<std::string>& missing);
 

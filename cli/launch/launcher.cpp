@@ -68,11 +68,9 @@ Job::Job(const LaunchOptions& options)
   const JobAddresses at = choose_addresses(options.remote.hosts, options.remote.store_address);
   const std::string key = net::random_hex(32);
   store_ = serve_tcp_store(at.store, 0, key);
-  if (!is_local) {
-    std::vector<std::string> missing;
-    variables_ = variables_to_pass(options.remote.variables, terminals_.any(), missing);
-    for (const std::string& name : missing) console_.say(fmt::format("-x {}: it is not set here", name));
-  }
+  std::vector<std::string> missing;
+  variables_ = variables_to_pass(options.remote.variables, terminals_.any(), missing);
+  for (const std::string& name : missing) console_.say(fmt::format("-x {}: it is not set here", name));
   variables_.insert(variables_.end(),
                     {"MASTER_ADDR=" + at.master, "KOLO_STORE=" + net::tcp_url(at.store, store_->port()),
                      "KOLO_STORE_SERVED=1", "KOLO_KEY=" + key});

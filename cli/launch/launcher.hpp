@@ -24,7 +24,7 @@ struct SshOptions {
   std::string remote_kolo;       ///< this tool there; empty: the same path as here
   std::string
       store_address;  ///< address at which the hosts reach this one; empty: determined from the routes
-  std::vector<std::string> variables;  ///< for the ranks, besides KOLO_*: NAME or NAME=value
+  std::vector<std::string> variables;  ///< for all ranks, besides KOLO_*: NAME or NAME=value
 
   /// The command's options for all of these. They are parsed into this object, which must stay where it is; a
   /// list of hosts that makes no sense throws InvalidArgumentError.

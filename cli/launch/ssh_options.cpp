@@ -30,7 +30,8 @@ void SshOptions::add_to(CLI::App& command) {
   add("--remote-kolo", remote_kolo, "PATH", "Where kolo is there (default: the same path as here)");
   add("--store-address", store_address, "ADDRESS",
       "Where they reach this machine (default: its address on the route to them)");
-  add("-x", variables, "NAME[=VALUE]", "A variable to pass on, or to set, for the ranks; may be repeated")
+  add_value(command, "-x", variables, "NAME[=VALUE]",
+            "A variable to set for the ranks, or to pass on to other hosts; may be repeated")
       ->allow_extra_args(false)
       ->check([](const std::string& text) { return text.empty() || text[0] == '=' ? "no name" : ""; });
 }

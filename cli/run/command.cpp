@@ -21,6 +21,7 @@ constexpr const char* kRunFooter = R"(Examples:
   kolo run -n 4 -- ./train --epochs 3         four ranks on this machine
   kolo run -n auto -- ./train                 a rank for each core
   kolo run -n 4 --keep-going -- ./train       survivors shrink() and go on
+  kolo run -n 4 -x OMP_NUM_THREADS=2 -- ./train
   kolo run -n 2 --no-prefix -- ./train > log      lines without [rank]
   KOLO_TRANSPORTS=tcp kolo run -n 4 -- ./train    over loopback TCP
   kolo run --hosts a:4,b:4 -- ./train         eight ranks; IPv6: [fd00::2]:4

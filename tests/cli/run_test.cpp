@@ -51,8 +51,10 @@ class KoloRun : public ::testing::Test {
 
 TEST_F(KoloRun, GivesEachRankItsPlace) {
   mark_["OMP_NUM_THREADS"] = "7";
-  Command command(run(3, {"environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-                          "MASTER_ADDR", "KOLO_STORE_SERVED", "OMP_NUM_THREADS", "TEST_MARK"}),
+  Command command(run(3,
+                      {"environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+                       "KOLO_STORE_SERVED", "OMP_NUM_THREADS", "TEST_MARK", "FRUIT"},
+                      {"-x", "FRUIT=pear"}),
                   mark_);
   EXPECT_EQ(command.finish(), 0) << command.err();
   std::multiset<std::string> expected;
@@ -60,7 +62,7 @@ TEST_F(KoloRun, GivesEachRankItsPlace) {
     for (const std::string& entry :
          {"RANK=" + r, std::string("WORLD_SIZE=3"), "LOCAL_RANK=" + r, std::string("LOCAL_WORLD_SIZE=3"),
           std::string("MASTER_ADDR=127.0.0.1"), std::string("KOLO_STORE_SERVED=1"),
-          std::string("OMP_NUM_THREADS=7"), "TEST_MARK=" + mark_["TEST_MARK"]}) {
+          std::string("OMP_NUM_THREADS=7"), "TEST_MARK=" + mark_["TEST_MARK"], std::string("FRUIT=pear")}) {
       expected.insert("[" + r + "] " + entry);
     }
   }
