@@ -5,7 +5,7 @@
 //     for f in /usr/share/datasets/fashion-mnist/*.gz; do gunzip -c $f > data/$(basename $f .gz); done
 //     g++ -std=c++20 -O2 starter.cpp $(pkg-config --cflags --libs kolo-train) -o starter
 //     kolo run -n 2 -- ./starter data 1400 checkpoints
-#include <kolo/train/libtorch.hpp>
+#include <kolo/train/libtorch.hpp>  // before libtorch's own headers, for clang; has problem_of()
 
 #include <torch/torch.h>
 
@@ -91,9 +91,10 @@ void train(const std::string& data, std::uint64_t steps, const std::string& fold
 }
 
 int main(int argc, char** argv) {
-  kolo::keep_freed_memory();  // faster steps
+  kolo::keep_freed_memory();                 // faster steps
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // lines come at once, into files too
   if (argc < 3) return std::fprintf(stderr, "usage: %s DATA STEPS [FOLDER]\n", argv[0]), 2;
-  const std::string problem =
+  const std::string problem =  // what it throws, in words, without libtorch's stack
       kolo::problem_of([&] { train(argv[1], std::strtoull(argv[2], nullptr, 10), argc > 3 ? argv[3] : ""); });
   if (!problem.empty()) std::fprintf(stderr, "%s\n", problem.c_str());
   return problem.empty() ? 0 : 1;

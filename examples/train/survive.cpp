@@ -75,7 +75,10 @@ void run(const std::string& path, std::uint64_t steps) {
         began_at = change.step;
         if (change.rank == 0)
           std::printf("%d ranks go on from step %llu: %s\n", change.size,
-                      static_cast<unsigned long long>(change.step), change.why.c_str());
+                      static_cast<unsigned long long>(change.step),
+                      !change.why.empty()      ? change.why.c_str()
+                      : change.size_before > 0 ? "newcomers came"
+                                               : change.origin.c_str());
       }};
   // All ranks, for each group of ranks that trains.
   const auto setup = [&](kolo::Communicator& group, kolo::Checkpoint& state) {

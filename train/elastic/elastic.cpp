@@ -363,7 +363,8 @@ std::uint64_t ElasticRun::run() {
       if (options_.on_change) {
         options_.on_change(change_);
       } else if (change_.rank == 0) {
-        std::fprintf(stderr, "kolo: %d ranks go on after step %llu with %s, after %.3f s%s%s\n", change_.size,
+        std::fprintf(stderr, "kolo: %d %s on after step %llu with %s, after %.3f s%s%s\n", change_.size,
+                     change_.size == 1 ? "rank goes" : "ranks go",
                      static_cast<unsigned long long>(change_.step), change_.origin.c_str(),
                      std::chrono::duration<double>(change_.lost).count(), change_.why.empty() ? "" : ": ",
                      change_.why.c_str());

@@ -73,7 +73,7 @@ void ParallelModel::add_to(kolo::Checkpoint& checkpoint, torch::optim::Optimizer
     checkpoint.add("model", *sharded_);
   } else {
     plain_->check(optimizer);
-    checkpoint.add("model", plain_->model());
+    checkpoint.add("model", *plain_);
   }
   checkpoint.add("optimizer", optimizer);
 }

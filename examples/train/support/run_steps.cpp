@@ -32,9 +32,10 @@ std::uint64_t run_steps(const Elastic& elastic, kolo::Communicator& communicator
 }
 
 std::string describe(const kolo::ElasticChange& change) {
-  return fmt::format("{} ranks go on after step {} with {}, after {:.3f} s{}{}", change.size, change.step,
-                     change.origin, std::chrono::duration<double>(change.lost).count(),
-                     change.why.empty() ? "" : ": ", change.why);
+  return fmt::format("{} {} on after step {} with {}, after {:.3f} s{}{}", change.size,
+                     change.size == 1 ? "rank goes" : "ranks go", change.step, change.origin,
+                     std::chrono::duration<double>(change.lost).count(), change.why.empty() ? "" : ": ",
+                     change.why);
 }
 
 }  // namespace support
