@@ -175,9 +175,11 @@ class ElasticTraining : public ::testing::Test {
       }
       const std::filesystem::directory_iterator open("/proc/self/fd");
       told_->descriptors = static_cast<int>(std::distance(begin(open), end(open)));
-      std::cerr << "process " << slot << ": rank " << change.rank << " of " << change.size
-                << " goes on after step " << change.step << " with " << change.origin << ": " << change.why
-                << '\n';
+      std::ostringstream line;  // written at once, as other processes write too
+      line << "process " << slot << ": rank " << change.rank << " of " << change.size
+           << " goes on after step " << change.step << " with " << change.origin << ": " << change.why
+           << '\n';
+      std::cerr << line.str();
       told_->sizes[slot] = change.size;
     };
     run_elastic(ranks, options, setup, [&](Communicator& c, std::uint64_t finished) {
