@@ -15,6 +15,7 @@
 #include <array>
 #include <cmath>
 #include <csignal>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 
