@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 SURVIVE = sys.argv[1]
-STEPS = 250
+STEPS = 3000  # the agent shows a rank's lines after up to 0.1 s
 
 
 class UnderTheAgent(unittest.TestCase):
@@ -23,7 +23,8 @@ class UnderTheAgent(unittest.TestCase):
             agent = subprocess.Popen(
                 ["torchrun", "--standalone", "--nnodes", "1", "--nproc_per_node", "3", "--max_restarts", "3", "--monitor_interval", "0.1",
                  "-r", "1", "-t", "1", "--log_dir", f"{folder}/log", "--no_python", SURVIVE, f"{folder}/checkpoint", str(STEPS)],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"})
             self.addCleanup(agent.stdout.close)
             signal.signal(signal.SIGALRM, give_up)
             signal.alarm(100)
