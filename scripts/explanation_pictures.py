@@ -381,7 +381,7 @@ def ports(kolo):
         body += f"<path class='c {colour}' d='{way}' marker-end='url(#k)'/>\n"
     for row, (colour, words) in enumerate([("c1 d1", f"ssh: port {ssh} of each host; starts the ranks"),
                                            ("c3 d3", f"the store, where ranks meet: a port of {listen} on {hosts[0][1]}"),
-                                           ("c0", f"between hosts: TCP, ports {listen}, others in each job"),
+                                           ("c0", f"between hosts: TCP, ports {listen}"),
                                            ("c2 d2", "within a host: shared memory, no port")]):
         body += f"<path class='c {colour}' d='M12 {250 + 22 * row}h28'/>" + text(48, 254 + 22 * row, words, "s")
     return image(480, 334, "Two hosts, their ranks and their ports", body)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """docs/two-workstations.md, word for word: its commands run as one shell script on the first of two emulated hosts, with ssh,
-keys and a password between them. Blocks after <!-- not run: WHY --> are left out; blocks ```text are output, and must come from
-the commands before, whatever the numbers."""
+keys and a password between them, and all ports closed but those that the page opens. Blocks after <!-- not run: WHY --> are left
+out; blocks ```text are output, and must come from the commands before, whatever the numbers."""
 
 import os
 import pwd
@@ -29,6 +29,17 @@ def blocks():
     for mark, language, text in BLOCK.findall(Path(PAGE).read_text(encoding="utf-8")):
         if not mark:
             yield language == "text", text
+
+
+def close_ports(host):
+    """As a firewall that drops what does not come to, or from, the ports of the page's ufw command. It needs iproute2 alone."""
+    ports = re.search(r"to any port (\S+) proto tcp", Path(PAGE).read_text(encoding="utf-8")).group(1)
+    rules = [["pref", "1", "iif", "eth0", "ipproto", "tcp", which, port.replace(":", "-"), "lookup", "local"]
+             for port in ports.split(",") for which in ("dport", "sport")]
+    rules += [["pref", "2", "iif", "eth0", "ipproto", "tcp", "blackhole"], ["pref", "3", "lookup", "local"]]
+    for rule in rules:
+        call("ip", "-n", namespace(NAME, host), "rule", "add", *rule)
+    call("ip", "-n", namespace(NAME, host), "rule", "del", "pref", "0")
 
 
 def shape(line):
@@ -59,6 +70,7 @@ class Workstations(unittest.TestCase):
                             f"SetEnv PATH={self.path()}\nSubsystem sftp internal-sftp\n")
         os.makedirs("/run/sshd", exist_ok=True)
         for host in range(len(HOSTS)):
+            close_ports(host)
             place = Path("/etc/netns") / namespace(NAME, host)
             (place / "passwd").write_text(users)
             (place / "shadow").write_text(f"{user.pw_name}:{secret}:20000:0:99999:7:::\n")
