@@ -27,8 +27,7 @@ void add_explain(CLI::App& app) {
   explain->footer(kExplainFooter);
   explain->add_option("ERROR", *words, "The code at its end, or its text")->required();
   explain->callback([words] {
-    std::string error = fmt::format("{}", fmt::join(*words, " "));
-    if (error.size() == 4 && error.front() == 'k') error.front() = 'K';
+    const std::string error = fmt::format("{}", fmt::join(*words, " "));
     const std::string entry = explain_error(error);
     if (entry.empty()) refuse("there is no entry for '{}'", error);
     fmt::print("{}", entry);

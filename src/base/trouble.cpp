@@ -83,8 +83,9 @@ std::string with_code(std::string text, std::string_view otherwise) {
 
 std::string explain_error(std::string_view code_or_text) {
   std::string_view code = last_code(code_or_text);
-  if (code.empty())
-    code = begins_with_code(code_or_text) ? code_or_text.substr(0, kCodeLength) : code_of(code_or_text);
+  std::string capital(code_or_text.substr(0, kCodeLength));
+  if (capital.starts_with('k')) capital.front() = 'K';
+  if (code.empty()) code = begins_with_code(capital) ? capital : code_of(code_or_text);
   std::string entry;
   bool is_inside = false;
   for_each_part(kTable, '\n', [&](std::string_view line) {

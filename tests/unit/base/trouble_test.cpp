@@ -79,6 +79,7 @@ TEST(ExplainError, TakesACodeOrAText) {
   EXPECT_EQ(entry.find("K105"), std::string::npos);
   EXPECT_EQ(explain_error("[rank0] no store answered at tcp://a:1"), entry);
   EXPECT_EQ(explain_error("anything [K104]"), entry);
+  EXPECT_EQ(explain_error("k104"), entry);
   EXPECT_EQ(explain_error("K000"), "");
   EXPECT_EQ(explain_error(""), "");
 }
