@@ -63,8 +63,10 @@ Result<std::vector<transport::TransportFactory>> allowed_transports(const Option
   for (std::string name; std::getline(items, name, ',');) {
     const transport::TransportFactory* const found = transport::find_transport(name);
     if (found == nullptr) {
-      return Status(Code::invalid_argument, fmt::format("there is no transport '{}'; known are {}", name,
-                                                        fmt::join(transport::transport_names(), ", ")));
+      return Status(Code::invalid_argument,
+                    fmt::format("{}={}: there is no transport '{}'; known are {}",
+                                options.transports.empty() ? "KOLO_TRANSPORTS" : "Options::transports", names,
+                                name, fmt::join(transport::transport_names(), ", ")));
     }
     if (std::ranges::find(allowed, found->name, &transport::TransportFactory::name) == allowed.end())
       allowed.push_back(*found);

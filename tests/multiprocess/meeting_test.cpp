@@ -90,7 +90,7 @@ TEST(Meeting, WhatOneRankHasWrongIsToldToThoseThatComeLater) {
         come_late();
       }
     };
-    expect_all_told(options, "there is no transport 'pigeon'");
+    expect_all_told(options, "KOLO_TRANSPORTS=pigeon: there is no transport 'pigeon'");
   }
 }
 
