@@ -72,7 +72,8 @@ Path path_to(const HostSlots& host) {
   const auto addresses = net::resolve(host.name(), 0);
   if (!addresses.ok()) {
     throw RendezvousError(addresses.status().message() +
-                              "; if only ssh knows it, name this host's address with --store-address",
+                              "; correct it or, if only ssh knows it, name this machine's address with "
+                              "--store-address",
                           {});
   }
   for (const net::SocketAddress& address : addresses.value()) {
