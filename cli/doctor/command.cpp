@@ -64,14 +64,17 @@ struct DoctorRequest {
   int ranks = 2;
   std::string json;
   bool wide = false;
+  std::vector<std::string> hosts;  ///< of a rank under --hosts: those of all ranks
   SshOptions remote;
 };
 
 /// One rank's part in an examination.
 class Doctor {
  public:
-  Doctor(std::shared_ptr<Store> store, const Launch& launch) : store_(std::move(store)), me_(launch.rank) {
+  Doctor(std::shared_ptr<Store> store, const Launch& launch, const std::vector<std::string>& hosts)
+      : store_(std::move(store)), me_(launch.rank) {
     seen_.size = launch.size;
+    seen_.hosts = hosts;
     seen_.store = store_->describe();
   }
 
@@ -180,7 +183,7 @@ int examine_as_rank(const DoctorRequest& request) {
   const Launch launch = launch_from_environment();
   Examination examination;
   try {
-    examination = Doctor(store_from_environment(launch, meeting_time()), launch).examine();
+    examination = Doctor(store_from_environment(launch, meeting_time()), launch, request.hosts).examine();
   } catch (const Error& error) {
     char host[HOST_NAME_MAX + 1] = "?";
     ::gethostname(host, sizeof host);
@@ -213,6 +216,9 @@ int examine(const DoctorRequest& request) {
     refuse("--json FILE would be a file of the first host; write --json > FILE");
   if (!request.json.empty()) options.command.push_back("--json=" + request.json);
   if (request.wide) options.command.push_back("--wide");
+  for (const HostSlots& host : options.remote.hosts) {
+    for (int rank = 0; rank < host.slots; ++rank) options.command.push_back("--rank-host=" + host.name());
+  }
   const LaunchOutcome outcome = launch_ranks(options);
   return outcome.interrupted ? outcome.status() : std::min(outcome.status(), kProblem);
 }
@@ -229,6 +235,7 @@ void add_doctor(CLI::App& app) {
   accept_auto(ranks);
   add_wide(*doctor, request->wide);
   add_json(*doctor, request->json, "one object");
+  doctor->add_option("--rank-host", request->hosts)->allow_extra_args(false)->group("");
   request->remote.add_to(*doctor);
   for (const char* elsewhere : {"--hosts", "--hosts-file", "--hosts-command"})
     ranks->excludes(doctor->get_option(elsewhere));

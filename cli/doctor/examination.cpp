@@ -11,6 +11,7 @@ const Facts& Examination::of(int rank) const {
 }
 
 std::string Examination::host_name(int rank) const {
+  if (!hosts.empty()) return hosts.at(static_cast<std::size_t>(rank));
   const Facts& facts = of(rank);
   const bool unique = std::none_of(ranks.begin(), ranks.end(), [&](const Facts& other) {
     return other.host == facts.host && other.place != facts.place;

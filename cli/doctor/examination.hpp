@@ -62,12 +62,13 @@ struct Pair {
 struct Examination {
   int size = 0;  ///< of the job
   std::string store;
-  std::vector<Facts> ranks;  ///< the ranks that took part
+  std::vector<std::string> hosts;  ///< of each rank, as the user named them; empty: the launcher knows
+  std::vector<Facts> ranks;        ///< the ranks that took part
   std::vector<Dial> dials;
   std::vector<Pair> pairs;
 
   const Facts& of(int rank) const;
-  /// The host's name; its address if several hosts have the same name.
+  /// The user's name for the host, else the host's own; its address if several hosts have the same name.
   std::string host_name(int rank) const;
   /// host_name(), or "rank 2 on a" if several ranks of the host take part.
   std::string name(int rank) const;

@@ -72,12 +72,17 @@ class Judge {
     for (int rank = 0; rank < seen_.size; ++rank) missing.insert(rank);
     for (const Facts& facts : seen_.ranks) missing.erase(facts.rank);
     if (missing.empty()) return;
-    problem(fmt::format("rank{} {} of {} did not come to the store at {}", missing.size() == 1 ? "" : "s",
-                        fmt::join(missing, ", "), seen_.size, seen_.store),
-            fmt::format(
-                "see what they print; open that port from their hosts (under kolo run it is another one in "
-                "each job, of {}), or name another address with KOLO_STORE (kolo run: --store-address)",
-                listening_ports()));
+    std::set<std::string> hosts;
+    for (const int rank : missing) {
+      if (!seen_.hosts.empty()) hosts.insert(seen_.host_name(rank));
+    }
+    problem(fmt::format("rank{} {} of {}{} did not come to the store at {}", missing.size() == 1 ? "" : "s",
+                        fmt::join(missing, ", "), seen_.size,
+                        hosts.empty() ? "" : fmt::format(" (on {})", fmt::join(hosts, ", ")), seen_.store),
+            fmt::format("see what these ranks print; open that port from their hosts (under kolo run it is "
+                        "another one in each job, of {}), or name another address with KOLO_STORE (kolo run: "
+                        "--store-address)",
+                        listening_ports()));
   }
 
   void versions() {
@@ -91,7 +96,7 @@ class Judge {
     for (const Facts& facts : seen_.ranks) keys.insert(facts.key);
     if (keys.size() > 1) problem("ranks hold different keys", "give all the same KOLO_KEY");
     if (keys.size() == 1 && keys.begin()->empty() && seen_.leaders().size() > 1) {
-      warning("there is no key: whoever reaches these ports can join the job",
+      warning("there is no key: each process that reaches these ports can join the job",
               "set KOLO_KEY to the same random text for all ranks (kolo run makes one)");
     }
   }

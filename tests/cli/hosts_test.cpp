@@ -431,6 +431,7 @@ TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {
   Command command({KOLO_PROGRAM, "doctor", "--hosts", "localhost,127.0.0.1", "--ssh", folder_ + "/ssh"});
   EXPECT_EQ(command.finish(), 0) << command.err();
   EXPECT_NE(command.out().find("2 of 2 ranks on 1 host"), std::string::npos) << command.out();
+  EXPECT_NE(command.out().find("\n  localhost  0,1 "), std::string::npos) << "as the user names it";
   Command both({KOLO_PROGRAM, "doctor", "-n", "3", "--hosts", "localhost"});
   EXPECT_EQ(both.finish(), 2) << both.out();
   Command unknown({KOLO_PROGRAM, "doctor", "--hosts", "no-such-host.invalid"});

@@ -76,6 +76,8 @@ TEST(Doctor, NamesRanksThatDidNotCome) {
   seen.size = 5;
   EXPECT_TRUE(has(only(seen), "problem: ranks 3, 4 of 5 did not come to the store at tcp://a:1"))
       << only(seen);
+  seen.hosts = {"a", "b", "c", "d", "d"};
+  EXPECT_TRUE(has(only(seen), "problem: ranks 3, 4 of 5 (on d) did not come to the store at")) << only(seen);
 }
 
 TEST(Doctor, ComparesVersionsAndKeys) {
