@@ -9,7 +9,7 @@ Status Credentials::allow(bool is_loopback, const std::string& address) const {
   return Status(Code::invalid_argument,
                 address +
                     " is open to other hosts and there is no key: set KOLO_KEY or KOLO_KEY_FILE, the "
-                    "same on all ranks, or KOLO_INSECURE=1 where everybody who can connect is trusted");
+                    "same on all ranks, or KOLO_INSECURE=1 where each process that can connect is trusted");
 }
 
 Status Credentials::admit(int fd) const {

@@ -270,7 +270,7 @@ Status TlsStream::confirm() {
     confirmed_.append(bytes, done);
   }
   if (theirs.empty() || !same_secret(confirmed_, theirs)) {
-    return failed_ = Status(Code::rendezvous, "TLS ends at somebody else than the handshake did");
+    return failed_ = Status(Code::rendezvous, "TLS ends at another process than the handshake did");
   }
   ready_ = true;
   return {};

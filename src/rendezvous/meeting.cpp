@@ -121,9 +121,10 @@ Status plan_from_launcher(const Launch& launch, const rendezvous::Lookup& lookup
   if (!host || !job) {
     return Status(
         Code::invalid_argument,
-        fmt::format("{} tells rank {} of {} not where to meet the others: set MASTER_ADDR to the host "
+        fmt::format("{} does not say where rank {} of {} meets the other ranks: set MASTER_ADDR to the host "
                     "of rank 0 and MASTER_PORT to a free port there, the same for all ranks",
-                    launch.launcher == "none" ? "nothing" : launch.launcher, launch.rank, launch.size));
+                    launch.launcher == "none" ? "the environment" : launch.launcher, launch.rank,
+                    launch.size));
   }
   meeting.address.credentials.job = fmt::format("{} of user {}", *job, ::getuid());
   meeting.address.host = *host;

@@ -183,7 +183,7 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Authenticated>& 
   kind_.listener().report(stranger.fd(), stranger.failure(),
                           stranger.handshake().began() && !is_turned_away(rank) && !is_given_up);
   if (wanted != nullptr && !wanted->dials) {
-    wanted->known = "somebody came in its name: " + stranger.failure();
+    wanted->known = "another process came in its name: " + stranger.failure();
   }
 }
 
