@@ -101,6 +101,11 @@ void Connector::dial(int rank) {
 void Connector::begin(Wanted& wanted) {
   if (wanted.candidates.empty()) return;
   const std::string& candidate = wanted.candidates[wanted.next];
+  if (kind_.has_ended(wanted.peer.address)) {
+    wanted.refusals = wanted.candidates.size();
+    count_refusal(wanted);
+    return give_up(wanted, "its process has closed it");
+  }
   auto fd = kind_.dial(candidate);
   if (!fd.ok()) {
     if (fd.status().code() == Code::peer_lost) count_refusal(wanted);

@@ -33,6 +33,9 @@ class SocketKind {
   /// Begins to connect to a candidate; the connect may still be in progress. Code::peer_lost: a process that
   /// listened there no longer does. Any other code: it, or the way to it, may come back.
   virtual Result<UniqueFd> dial(const std::string& candidate) const = 0;
+  /// Whether the process that has given this address is known to listen there no more, even if another one
+  /// does at the same port.
+  virtual bool has_ended(std::string_view /*address*/) const { return false; }
   /// Whether what dial() returns is connected already.
   virtual bool connects_at_once() const { return false; }
   /// Whether the process at the other end of a connected socket may be a rank; the error describes that

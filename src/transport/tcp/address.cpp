@@ -21,7 +21,7 @@ bool same_kind(const net::SocketAddress& a, const net::SocketAddress& b) {
 }  // namespace
 
 std::string Address::text() const {
-  std::string text = "host=" + host + ";at=";
+  std::string text = "host=" + host + (mark.empty() ? "" : ";mark=" + mark) + ";at=";
   for (std::size_t i = 0; i < at.size(); ++i) text += (i == 0 ? "" : ",") + at[i].text();
   return text;
 }
@@ -30,9 +30,13 @@ std::optional<Address> Address::parse(std::string_view text) {
   Address address;
   if (!text.starts_with("host=")) return std::nullopt;
   text.remove_prefix(5);
-  auto host = take_until(text, ";at=");
-  if (!host || host->empty()) return std::nullopt;
-  address.host = std::move(*host);
+  const auto process = take_until(text, ";at=");
+  if (!process) return std::nullopt;
+  std::string_view rest = *process;
+  const auto host = take_until(rest, ";mark=");
+  address.host = host.value_or(*process);
+  if (host) address.mark = rest;
+  if (address.host.empty()) return std::nullopt;
   while (address.at.size() < kMostAddresses) {
     const std::size_t end = std::min(text.find(','), text.size());
     const auto one = net::SocketAddress::parse(text.substr(0, end));

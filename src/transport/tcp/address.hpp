@@ -14,9 +14,10 @@ namespace kolo::transport::tcp {
 /// Keeps an Address's text below 1 KiB.
 inline constexpr std::size_t kMostAddresses = 12;
 
-/// Text: "host=..;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:4000".
+/// Text: "host=..;mark=..;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:4000"; the mark may be missing.
 struct Address {
   std::string host;  ///< TransportOptions::host
+  std::string mark;  ///< ProcessMark::name()
   std::vector<net::SocketAddress> at;
 
   std::string text() const;

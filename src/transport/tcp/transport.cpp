@@ -16,6 +16,7 @@
 #include "transport/tcp/address.hpp"
 #include "transport/tcp/endpoint.hpp"
 #include "transport/tcp/place.hpp"
+#include "transport/tcp/process_mark.hpp"
 #include "transport/tcp/tls_endpoint.hpp"
 
 namespace kolo::transport::tcp {
@@ -76,7 +77,7 @@ class TcpTransport final : public Transport, private SocketKind {
   TcpTransport(const TransportOptions& options, Place place, net::Listener listener)
       : options_(options),
         credentials_{options.key, options.job, options.tls, options.insecure},
-        address_{options.host, std::move(place.at)},
+        address_{options.host, mark_.name(), std::move(place.at)},
         why_(std::move(place.why)),
         listener_(std::move(listener)) {}
 
@@ -95,6 +96,7 @@ class TcpTransport final : public Transport, private SocketKind {
   std::string listening_at() const override { return joined(address_.at); }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
+  bool has_ended(std::string_view address) const override;
   Status admit(int fd) const override { return credentials_.admit(fd); }
   net::Identity identity(int rank) const {
     return {options_.job, options_.key, rank, net::encryption_of(options_.tls), kWireVersion};
@@ -102,6 +104,7 @@ class TcpTransport final : public Transport, private SocketKind {
 
   TransportOptions options_;
   net::Credentials credentials_;
+  const ProcessMark mark_;
   Address address_;
   std::string why_;  // at these addresses
   net::Listener listener_;
@@ -148,6 +151,11 @@ std::vector<std::string> TcpTransport::candidates(std::string_view address) cons
   for (const net::SocketAddress& candidate : tcp::candidates(address_, *parsed))
     texts.push_back(candidate.text());
   return texts;
+}
+
+bool TcpTransport::has_ended(std::string_view address) const {
+  const auto there = Address::parse(address);
+  return there && there->host == address_.host && !there->mark.empty() && ProcessMark::has_ended(there->mark);
 }
 
 Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
