@@ -21,9 +21,8 @@ struct ErrorContext {
 /// What all errors of kolo derive from.
 class Error : public std::runtime_error {
  public:
-  /// `what` says in words what `context` holds.
-  Error(const std::string& what, ErrorContext context)
-      : std::runtime_error(what), context_(std::move(context)) {}
+  /// `what` says in words what `context` holds. what() adds the code of its cause, see with_code().
+  Error(const std::string& what, ErrorContext context);
   /// The rank to blame, the call and the step, for programs.
   const ErrorContext& context() const noexcept { return context_; }
 

@@ -10,6 +10,9 @@
 
 namespace kolo {
 
+Error::Error(const std::string& what, ErrorContext context)
+    : std::runtime_error(with_code(what)), context_(std::move(context)) {}
+
 Status Status::from_errno(const std::string& what, int error_number) {
   std::string text = what + ": " + std::generic_category().message(error_number);
   rlimit files{};
@@ -33,25 +36,23 @@ Status Status::prefixed(const std::string& prefix) const {
 }
 
 void Status::throw_if_error() const {
-  if (ok()) return;
-  const std::string text = with_code(message());
   switch (code()) {
     case Code::ok:
       return;
     case Code::invalid_argument:
-      throw InvalidArgumentError(text, context());
+      throw InvalidArgumentError(message(), context());
     case Code::mismatch:
-      throw MismatchError(text, context());
+      throw MismatchError(message(), context());
     case Code::peer_lost:
-      throw PeerLostError(text, context());
+      throw PeerLostError(message(), context());
     case Code::timeout:
-      throw TimeoutError(text, context());
+      throw TimeoutError(message(), context());
     case Code::rendezvous:
-      throw RendezvousError(text, context());
+      throw RendezvousError(message(), context());
     case Code::system:
-      throw SystemError(text, context());
+      throw SystemError(message(), context());
     case Code::aborted:
-      throw AbortedError(text, context());
+      throw AbortedError(message(), context());
   }
 }
 

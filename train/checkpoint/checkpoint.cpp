@@ -22,6 +22,7 @@
 #include "checkpoint/writer.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
+#include "kolo/trouble.hpp"
 #include "libtorch/archives.hpp"
 #include "libtorch/first_use.hpp"
 #include "libtorch/gradient_listener.hpp"
@@ -271,7 +272,7 @@ std::uint64_t Checkpoint::State::load(const std::string& path, bool is_required,
         "rank " + std::to_string(complaint->rank) + " cannot load the checkpoint: " + complaint->text;
     if (!std::getline(folders, next))
       throw Error(text, {.peer = complaint->rank, .collective = "Checkpoint"});
-    if (rank == 0) TORCH_WARN(text, "; ", next, " is loaded in its place");
+    if (rank == 0) TORCH_WARN(with_code(text + "; " + next + " is loaded in its place"));
   }
 }
 
@@ -316,7 +317,7 @@ Checkpoint::Checkpoint(CheckpointOptions options) : state_(std::make_unique<Stat
 
 Checkpoint::~Checkpoint() {
   const std::string problem = problem_of([this] { wait(); });
-  if (!problem.empty()) TORCH_WARN(problem);
+  if (!problem.empty()) TORCH_WARN(with_code(problem));
 }
 
 Checkpoint& Checkpoint::add(std::string name, bool is_own, torch::nn::Module& module) {

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "kolo/error.hpp"
+#include "kolo/trouble.hpp"
 #include "placement/placement.hpp"
 #include "ranks/agreement.hpp"
 
@@ -208,7 +209,8 @@ void CheckpointCopy::write(const std::string& folder, std::uint64_t keep, Commun
       for (const std::uint64_t other : steps_in(folder)) {
         if (other > step || ++kept <= keep) continue;
         const std::string problem = problem_of([&] { remove_step(folder, other); });
-        if (!problem.empty()) TORCH_WARN("a checkpoint that is not wanted any more stays: ", problem);
+        if (!problem.empty())
+          TORCH_WARN(with_code("a checkpoint that is not wanted any more stays: " + problem));
       }
     });
   } catch (...) {

@@ -18,6 +18,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
+#include "kolo/trouble.hpp"
 #include "libtorch/device.hpp"
 #include "libtorch/first_use.hpp"
 #include "ranks/holders.hpp"
@@ -185,7 +186,7 @@ void compare_machines(Communicator& communicator, const char* who, bool require_
         "; so what their optimizers make of the same gradients may differ in the last bits";
     if (require_equal) throw MismatchError(text, {.peer = error.context().peer, .collective = who});
     if (communicator.rank() == 0)
-      TORCH_WARN(text, " (see DistributedDataParallelOptions::check_parameters_every)");
+      TORCH_WARN(with_code(text + " (see DistributedDataParallelOptions::check_parameters_every)"));
   }
 }
 

@@ -71,18 +71,19 @@ TEST(CheckpointFormat, RefusesHolesAndOverlaps) {
   };
   EXPECT_EQ(problem({9}, {range(4, 9), range(0, 4)}), "");
   EXPECT_EQ(problem({9}, {{}}), "");
-  EXPECT_EQ(problem({9}, {range(0, 4), range(5, 9)}), "of 'x', elements 4 to 5 are on no file");
+  EXPECT_EQ(problem({9}, {range(0, 4), range(5, 9)}), "of 'x', elements 4 to 5 are on no file [K713]");
   EXPECT_EQ(problem({9}, {range(0, 5), range(4, 9)}),
-            "of 'x', elements 4 to 5 are in different regions of files 0 and 1");
-  EXPECT_EQ(problem({9}, {range(0, 8)}), "of 'x', elements 8 to 9 are on no file");
-  EXPECT_EQ(problem({9}, {range(0, 10)}), "the region of 'x' is not within it");
+            "of 'x', elements 4 to 5 are in different regions of files 0 and 1 [K713]");
+  EXPECT_EQ(problem({9}, {range(0, 8)}), "of 'x', elements 8 to 9 are on no file [K713]");
+  EXPECT_EQ(problem({9}, {range(0, 10)}), "the region of 'x' is not within it [K713]");
   EXPECT_NE(problem({9}, {}), "");
   const auto rows = [](std::int64_t begin, std::int64_t end) {
     return Region{.cut = Slice{begin, end - begin}};
   };
   EXPECT_EQ(problem({4, 2}, {rows(0, 2), rows(2, 4)}), "");
-  EXPECT_EQ(problem({4, 2}, {rows(0, 2), rows(3, 4)}), "of 'x', dimension 0, indices 2 to 3 are on no file");
-  EXPECT_EQ(problem({4, 2}, {rows(0, 2)}), "of 'x', dimension 0, indices 2 to 4 are on no file");
+  EXPECT_EQ(problem({4, 2}, {rows(0, 2), rows(3, 4)}),
+            "of 'x', dimension 0, indices 2 to 3 are on no file [K713]");
+  EXPECT_EQ(problem({4, 2}, {rows(0, 2)}), "of 'x', dimension 0, indices 2 to 4 are on no file [K713]");
 }
 
 TEST(CheckpointFormat, IsReadAlikeOrRefusedWhateverTheBytes) {

@@ -264,18 +264,18 @@ TEST_F(OverlapForward, WhatDoesNotGoTogetherIsRefused) {
     };
     using Options = DistributedDataParallelOptions;
     EXPECT_EQ(error_with([](Options& options) { options.hook = make_gradient_hook("int8"); }),
-              "the options hook and overlap_forward exclude each other");
+              "the options hook and overlap_forward exclude each other [K707]");
     EXPECT_EQ(error_with([](Options& options) { options.find_unused_parameters = true; }),
-              "the options find_unused_parameters and overlap_forward exclude each other");
+              "the options find_unused_parameters and overlap_forward exclude each other [K707]");
     EXPECT_EQ(error_with([](Options& options) { options.sparse_parameters = {"first.weight"}; }),
-              "'first.weight' has sparse gradients, which exclude the option overlap_forward");
+              "'first.weight' has sparse gradients, which exclude the option overlap_forward [K712]");
     EXPECT_EQ(
         error_with([](Options& options) { options.overlap_forward = [](const auto&) { return nullptr; }; }),
-        "overlap_forward gave no optimizer");
+        "overlap_forward gave no optimizer [K707]");
     EXPECT_EQ(error_with([](Options& options) {
                 options.overlap_forward = [](const auto&) { return make_sgd({at::zeros({1})}); };
               }),
-              "overlap_forward gave an optimizer of other parameters than it was called with");
+              "overlap_forward gave an optimizer of other parameters than it was called with [K707]");
   });
 }
 

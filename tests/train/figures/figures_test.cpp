@@ -225,7 +225,7 @@ TEST_F(Figures, ThatADiskDoesNotTakeLeaveWholeFiles) {
   const std::string error = error_of([&] { figures.write(2, {{long_name, 2}}); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, SIG_DFL);
-  EXPECT_EQ(error, "cannot write " + event_files()[0].string() + ": File too large");
+  EXPECT_EQ(error, "cannot write " + event_files()[0].string() + ": File too large [K405]");
   EXPECT_EQ(events_of(event_files()[0]).size(), 3u) << "nothing of step 2";
   figures.write(3, {{"loss", 3}});
   EXPECT_EQ(events_of(event_files()[0]).back().step, 3u);
@@ -235,11 +235,11 @@ TEST_F(Figures, ThatADiskDoesNotTakeLeaveWholeFiles) {
 TEST_F(Figures, NeedAFolderThatCanBeWritten) {
   std::ofstream(temporary_ / "runs") << "a file";
   EXPECT_EQ(error_of([&] { FigureWriter figures(folder_); }),
-            "cannot write " + folder_ + ": Not a directory");
+            "cannot write " + folder_ + ": Not a directory [K405]");
   const std::string taken = temporary_ / "taken";
   std::filesystem::create_directories(taken + "/figures.csv");
   EXPECT_EQ(error_of([&] { FigureWriter figures(taken); }),
-            "cannot write " + taken + "/figures.csv: Is a directory");
+            "cannot write " + taken + "/figures.csv: Is a directory [K405]");
 }
 
 }  // namespace

@@ -169,8 +169,9 @@ TEST_F(ModelAveragerTest, AnAverageThatIsNotFiniteIsRefusedByAllRanks) {
       averager.step();
       ADD_FAILURE() << "rank " << rank << " has averaged";
     } catch (const Error& error) {
-      EXPECT_STREQ(error.what(),
-                   "ModelAverager: the average in step 2 is not finite: rank 1: 'second.bias' is not finite");
+      EXPECT_STREQ(
+          error.what(),
+          "ModelAverager: the average in step 2 is not finite: rank 1: 'second.bias' is not finite [K716]");
       EXPECT_EQ(error.context().peer, 1);
     }
     EXPECT_EQ(bits(chain->parameters()), before);

@@ -77,7 +77,7 @@ TEST(OneBitAdamRefuses, OptionsThatDiffer) {
     return std::vector<OptimizerParamGroup>{OptimizerParamGroup(all)};
   };
   EXPECT_EQ(refusal({.groups = reversed}),
-            "OneBitAdam: rank 1 has third.bias in group 0 where rank 0 has first.weight in group 0");
+            "OneBitAdam: rank 1 has third.bias in group 0 where rank 0 has first.weight in group 0 [K701]");
 }
 
 TEST(OneBitAdamRefuses, GroupsThatAreNotTheModel) {
@@ -117,7 +117,7 @@ TEST(OneBitAdamRefuses, ParametersThatItCannotSend) {
     });
   };
   EXPECT_EQ(refused([] { return Table(); }),
-            "OneBitAdam: rank 0: parameter 'table.weight' has sparse gradients");
+            "OneBitAdam: rank 0: parameter 'table.weight' has sparse gradients [K712]");
   EXPECT_EQ(refused([] {
               Chain chain(1);
               chain->to(at::kDouble);
@@ -187,7 +187,7 @@ TEST(OneBitAdamRefuses, WhatOneRankDoesAfterTheFreeze) {
   const auto added = said_where([](OneBitAdam& optimizer) {
     optimizer.add_param_group(OptimizerParamGroup({at::zeros({2}).set_requires_grad(true)}));
   });
-  EXPECT_EQ(sparse[1], "OneBitAdam takes no sparse gradients");
+  EXPECT_EQ(sparse[1], "OneBitAdam takes no sparse gradients [K712]");
   EXPECT_EQ(added[1].find("parameters were added to"), 0u);
   for (const auto& said : {sparse, added})
     EXPECT_NE(said[0].find("rank 1 aborted: " + said[1]), std::string::npos) << said[0];

@@ -50,7 +50,8 @@ TEST(Accumulate, RefusesUnequalParts) {
     samples_per_part(256, 4, 3);
     ADD_FAILURE();
   } catch (const InvalidArgumentError& error) {
-    EXPECT_STREQ(error.what(), "a batch of 256 cannot be shared by 4 ranks and accumulated in 3 equal parts");
+    EXPECT_STREQ(error.what(),
+                 "a batch of 256 cannot be shared by 4 ranks and accumulated in 3 equal parts [K709]");
   }
   run_all(1, [&](Communicator& communicator) {
     DistributedDataParallel model(Chain(1), communicator, small_buckets());

@@ -106,7 +106,7 @@ TEST(TrainingSchedule, RefusesWhatMakesNoSense) {
     TrainingSchedule::cosine(0.1, {.total = 10, .warm_up = 10});
     ADD_FAILURE();
   } catch (const InvalidArgumentError& error) {
-    EXPECT_STREQ(error.what(), "a schedule of 10 steps is not longer than its warm-up of 10");
+    EXPECT_STREQ(error.what(), "a schedule of 10 steps is not longer than its warm-up of 10 [K708]");
   }
 }
 

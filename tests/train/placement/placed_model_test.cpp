@@ -46,20 +46,23 @@ std::string refusal(const std::vector<Region>& regions) {
 }
 
 TEST(PlacedModels, HaveRegionsThatCoverEachParameterOnce) {
-  EXPECT_EQ(refusal({cut(0, 0, 2), cut(0, 3, 1)}), "of 'x', dimension 0, indices 2 to 3 are on no rank");
-  EXPECT_EQ(refusal({cut(1, 0, 2), cut(1, 2, 3)}), "of 'x', dimension 1, indices 5 to 6 are on no rank");
+  EXPECT_EQ(refusal({cut(0, 0, 2), cut(0, 3, 1)}),
+            "of 'x', dimension 0, indices 2 to 3 are on no rank [K713]");
+  EXPECT_EQ(refusal({cut(1, 0, 2), cut(1, 2, 3)}),
+            "of 'x', dimension 1, indices 5 to 6 are on no rank [K713]");
   EXPECT_EQ(refusal({cut(0, 1, 3), cut(0, 0, 2)}),
-            "of 'x', dimension 0, indices 1 to 2 are in different regions of ranks 1 and 0");
+            "of 'x', dimension 0, indices 1 to 2 are in different regions of ranks 1 and 0 [K713]");
   EXPECT_EQ(refusal({range(0, 10), range(9, 15)}),
-            "of 'x', elements 9 to 10 are in different regions of ranks 0 and 1");
-  EXPECT_EQ(refusal({range(2, 4), range(6, 18)}), "of 'x', elements 0 to 2 are on no rank");
+            "of 'x', elements 9 to 10 are in different regions of ranks 0 and 1 [K713]");
+  EXPECT_EQ(refusal({range(2, 4), range(6, 18)}), "of 'x', elements 0 to 2 are on no rank [K713]");
   EXPECT_EQ(refusal({{}, cut(0, 0, 2)}),
-            "of 'x', dimension 0, indices 0 to 2 are in different regions of ranks 1 and 0");
-  EXPECT_EQ(refusal({cut(0, 0, 2), cut(1, 3, 3)}), "'x' is cut along two dimensions");
+            "of 'x', dimension 0, indices 0 to 2 are in different regions of ranks 1 and 0 [K713]");
+  EXPECT_EQ(refusal({cut(0, 0, 2), cut(1, 3, 3)}), "'x' is cut along two dimensions [K713]");
   Region quarter = cut(0, 2, 2);
   quarter.range = Slice{0, 6};
-  EXPECT_EQ(refusal({cut(0, 0, 2), quarter}), "of 'x', elements 6 to 12 are on no rank");
-  EXPECT_EQ(refusal({cut(0, 0, 2), cut(0, 2, 3)}), "PlacedModel: rank 1: the region of 'x' is not within it");
+  EXPECT_EQ(refusal({cut(0, 0, 2), quarter}), "of 'x', elements 6 to 12 are on no rank [K713]");
+  EXPECT_EQ(refusal({cut(0, 0, 2), cut(0, 2, 3)}),
+            "PlacedModel: rank 1: the region of 'x' is not within it [K713]");
   const auto with = [](const auto& change) {
     return error_of_all(2, [&](Communicator& communicator) {
       PlacedParameter one = part({});
@@ -133,7 +136,7 @@ TEST(PlacedModels, TellAllRanksWhereNoNormCanBeTaken) {
   });
   EXPECT_NE(message(errors[0]).find("rank 1 aborted: norms are taken of real numbers"), std::string::npos)
       << message(errors[0]);
-  EXPECT_EQ(message(errors[1]), "norms are taken of real numbers");
+  EXPECT_EQ(message(errors[1]), "norms are taken of real numbers [K702]");
 }
 
 TEST(PlacedModels, OfStagesAndShardsSeeAnOverflowToo) {

@@ -54,13 +54,13 @@ std::string refused(int odd, const std::string& lines, const std::string& proble
 }
 
 TEST(Agreement, AllRanksAreToldWhichOneDiffersOrCannot) {
-  EXPECT_EQ(refused(2, "one\n2\n"), "Thing: rank 2 has 2 where rank 0 has two");
-  EXPECT_EQ(refused(0, "one\n"), "Thing: rank 0 has nothing where rank 1 has two") << "most are right";
+  EXPECT_EQ(refused(2, "one\n2\n"), "Thing: rank 2 has 2 where rank 0 has two [K701]");
+  EXPECT_EQ(refused(0, "one\n"), "Thing: rank 0 has nothing where rank 1 has two [K701]") << "most are right";
   EXPECT_EQ(refused(1, "", "no model"), "Thing: rank 1: no model");
   const std::string other = test::error_of_all(2, [&](Communicator& communicator) {
     agree(communicator, communicator.rank() == 0 ? "Thing" : "Other", "");
   });
-  EXPECT_EQ(other, "Thing: rank 1 has Other where rank 0 has Thing");
+  EXPECT_EQ(other, "Thing: rank 1 has Other where rank 0 has Thing [K701]");
 }
 
 TEST(Agreement, HashesSeeEveryByteAndTheLength) {

@@ -174,7 +174,7 @@ std::string reason_heard(const std::function<void()>& meet) {
 
 TEST(AddressExchange, WhoCallsItOffIsHeardAlsoByThoseThatHaveAllOffers) {
   EXPECT_EQ(reason_heard([] { throw std::runtime_error("its disk is full"); }),
-            "rank 0 has given up: its disk is full");
+            "rank 0 has given up: its disk is full [K110]");
 }
 
 }  // namespace
