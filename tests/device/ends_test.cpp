@@ -89,7 +89,10 @@ TEST(DeviceEnds, WorksOutliveTheirCommunicator) {
         communicator.all_reduce_async(data.buffer(), ReduceOp::sum, {.stream = stream.handle()});
     int callbacks = 0;
     late.then([&](const Work& work) { callbacks += work.error() != nullptr ? 1 : 100; });
-    static_cast<void>(late.wait(milliseconds(1)));
+    try {
+      static_cast<void>(late.wait(milliseconds(1)));
+    } catch (const PeerLostError&) {  // the other rank has ended already
+    }
     communicator = {};
     EXPECT_EQ(callbacks, 1);
     EXPECT_THROW(late.wait(), PeerLostError);
