@@ -41,7 +41,7 @@ class Placement {
     try {
       model_.emplace(std::move(parameters), own);
     } catch (const InvalidArgumentError& error) {
-      reason_ = std::string(error.what()) + ": set the option `holders` to the ranks that have all parts";
+      reason_ = std::string("set the option `holders` to the ranks that have all parts: ") + error.what();
     }
   }
 

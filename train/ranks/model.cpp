@@ -18,7 +18,6 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/averages.hpp"
-#include "kolo/trouble.hpp"
 #include "libtorch/device.hpp"
 #include "libtorch/first_use.hpp"
 #include "ranks/holders.hpp"
@@ -181,12 +180,12 @@ void compare_machines(Communicator& communicator, const char* who, bool require_
   try {
     agree(communicator, "the ranks' machines differ", machine());
   } catch (const MismatchError& error) {
-    const std::string text =
-        std::string(error.what()) +
-        "; so what their optimizers make of the same gradients may differ in the last bits";
+    const std::string text = std::string(
+                                 "what optimizers make of the same gradients may differ in the last bits "
+                                 "(see DistributedDataParallelOptions::check_parameters_every): ") +
+                             error.what();
     if (require_equal) throw MismatchError(text, {.peer = error.context().peer, .collective = who});
-    if (communicator.rank() == 0)
-      TORCH_WARN(with_code(text + " (see DistributedDataParallelOptions::check_parameters_every)"));
+    if (communicator.rank() == 0) TORCH_WARN(text);
   }
 }
 

@@ -164,7 +164,7 @@ TEST_F(BesideAverages, MachinesThatDifferAreTold) {
     });
   };
   const std::string difference =
-      "the ranks' machines differ: rank 1 has 2 threads where rank 0 has 1 thread;";
+      "the ranks' machines differ: rank 1 has 2 threads where rank 0 has 1 thread [K701]";
   for (const auto& error : body(true)) {
     EXPECT_THROW(std::rethrow_exception(error), MismatchError);
     EXPECT_NE(message(error).find(difference), std::string::npos) << message(error);
