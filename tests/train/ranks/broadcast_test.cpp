@@ -9,6 +9,7 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/rmsprop.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -64,6 +65,25 @@ MakeOptimizer making(Options options) {
     options.lr(rate);
     return std::make_shared<Optimizer>(std::move(parameters), options);
   };
+}
+
+TEST_F(Broadcast, CopiesNothingToRanksThatHaveItAll) {
+  run_all(3, [](Communicator& communicator) {
+    Chain chain(7, 5000);
+    const auto calls = [&] {
+      const std::uint64_t before = communicator.counters().operations;
+      broadcast(*chain, communicator, 1);
+      return communicator.counters().operations - before;
+    };
+    const std::uint64_t least = calls();
+    const c10::NoGradGuard no_grad;
+    at::Tensor last = chain->second->weight.view({-1})[-1];  // far behind the first bytes
+    if (communicator.rank() == 2) last.fill_(5);
+    EXPECT_GT(calls(), least);
+    EXPECT_TRUE(same_everywhere(communicator, bits(chain->parameters())));
+    EXPECT_NE(last.item<float>(), 5);
+    EXPECT_EQ(calls(), least);
+  });
 }
 
 TEST_F(Broadcast, OptimizersGoOnAlike) {
