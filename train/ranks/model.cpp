@@ -20,6 +20,7 @@
 #include "kolo/train/averages.hpp"
 #include "libtorch/device.hpp"
 #include "libtorch/first_use.hpp"
+#include "ranks/agreement.hpp"
 #include "ranks/holders.hpp"
 
 namespace kolo {
