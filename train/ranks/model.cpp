@@ -265,6 +265,7 @@ void Replicator::run(Communicator& communicator, int root) {
 
 /// Models that differ mostly do so in their first values, so all bytes are only read where these are equal.
 bool Replicator::are_equal(Communicator& communicator) const {
+  for (const Member& member : members_) FirstUse::touch(member.named.tensor);
   for (const std::size_t most : {kFirstBytes, ~std::size_t{0}}) {
     std::vector<std::uint64_t> hashes;
     for (const auto& [named, type, sizes, device] : members_) {
