@@ -16,7 +16,8 @@ ROOT = Path(sys.argv[1]).resolve()
 LEFT_OUT = {"algorithms.md", "comparison.md", "notebook", "site"}
 NUMBER = r"[(<~+-]*\d[\d,./]*\)?"
 UNIT = r"(?:ns|us|ms|s|min|%|x|[KMG]B(?:/s)?|[MG]bit/s)\)?"
-FIGURE = re.compile(rf"{NUMBER}(?: ?{UNIT})?(?:(?:,|;|:| to| ±|) {NUMBER}(?: ?{UNIT})?)*")
+FIGURE = re.compile(rf"{NUMBER}(?: ?{UNIT})?(?:(?:,|;|:| to| ±| /|) {NUMBER}(?: ?{UNIT})?)*")
+HEAD_UNIT = re.compile(r"(?<!\w)(?:ns|us|ms|[KMG]B|[MG]bit/s|%)(?!\w)")
 EVIDENCE = {"a date": re.compile(r"\b20\d\d-\d\d-\d\d\b"), "a machine": re.compile(r"EPYC|Xeon|H200|\bcores\b"),
             "a command in code": re.compile(r"(?:`|^)[^`\n]*(?:scripts/|kolo |train_|bench_|tests/)[^`\n]*(?:`|$)", re.MULTILINE)}
 GENERATOR = re.compile(r"<!-- (scripts/compare-training [\w-]+ --show) -->")
@@ -28,9 +29,11 @@ def cells(row):
 
 
 def holds_figures(rows):
-    """Whether a quarter of the cells, without the first column and defaults, are numbers with a fraction or a unit."""
-    body = [cell for row in rows[2:] for name, cell in [*zip(cells(rows[0]), cells(row))][1:] if cell and name != "default"]
-    figures = [cell for cell in body if FIGURE.fullmatch(cell) and re.search(r"\d[.,]\d|\d ?[a-z%]|±", cell)]
+    """Whether a quarter of the cells, without the first column and defaults, are numbers with a fraction or a unit, which the
+    column's name may have."""
+    body = [(name, cell) for row in rows[2:] for name, cell in [*zip(cells(rows[0]), cells(row))][1:] if cell and name != "default"]
+    figures = [cell for name, cell in body
+               if FIGURE.fullmatch(cell) and (re.search(r"\d[.,]\d|\d ?[a-z%]|±", cell) or HEAD_UNIT.search(name))]
     return 4 * len(figures) > len(body)
 
 
