@@ -162,7 +162,7 @@ TEST(Predict, NoCoreWaitsForABusyRank) {
 TEST(Predict, WhoWaitedIsWoken) {
   selection::CostModel model = free_of_charge();
   model.wake = 1;
-  // Each step of the ring waits for the step before. The central rank waits only for the first of its peers'
+  // Each step of the ring waits for the step before. The driver waits only for the first of its peers'
   // messages.
   model.memory.latency = 10;
   EXPECT_DOUBLE_EQ(time_of("ring", 3, 0, model), 4 * 11);
