@@ -29,7 +29,8 @@ const Algorithm all_gather_butterfly = {
         "Layers of exchanges among groups of d1, d2, ... ranks: recursive doubling for any N with small "
         "factors",
     .use =
-        "Short and middling parts, N with small factors; with degrees, from direct (N) to doubling (2-2-...)",
+        "Small and medium-sized parts, N with small factors; with degrees, from direct (N) to doubling "
+        "(2-2-...)",
     .source = kButterflySource,
     .parameters = kButterflyParameters,
     .closed_form = kButterflyHalf,

@@ -25,7 +25,7 @@ const Algorithm all_gather_circulant = {
     .collective = schedule::Collective::all_gather,
     .name = "circulant",
     .purpose = "Doubling skips around the ranks: the fewest rounds and the fewest bytes, for any N",
-    .use = "Short and middling parts, any number of ranks",
+    .use = "Small and medium-sized parts, any number of ranks",
     .source =
         "J. L. Traff: Optimal, non-pipelined reduce-scatter and allreduce algorithms, 2024, the second half "
         "of "

@@ -97,7 +97,7 @@ const Algorithm all_reduce_binary_blocks = {
     .collective = schedule::Collective::all_reduce,
     .name = "binary_blocks",
     .purpose = "Blocks of powers of two halve among themselves, smaller ones join larger ones, then all back",
-    .use = "Middling data, a number of ranks a little below a power of two; any operation",
+    .use = "Medium-sized data, a number of ranks a little below a power of two; any operation",
     .source =
         "R. Rabenseifner, J. L. Traff: More efficient reduction algorithms for non-power-of-two number of "
         "processors in message-passing parallel systems, EuroPVM/MPI 2004, section 3",

@@ -10,7 +10,7 @@ const Algorithm all_reduce_binomial = {
     .collective = schedule::Collective::all_reduce,
     .name = "binomial",
     .purpose = "Sums travel up a binomial tree to rank 0, then the result travels down it",
-    .use = "Short data on a network that few messages should cross: 2(N-1) in all",
+    .use = "Small data on a network that few messages should cross: 2(N-1) in all",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), all-reduce, the algorithm before",

@@ -32,7 +32,7 @@ const Algorithm all_reduce_butterfly = {
     .purpose =
         "Layers in which groups of d1, d2, ... ranks share out and combine in rank order, then the same back",
     .use =
-        "Middling data, N with small factors; any operation; with degrees, from direct (N) to halving "
+        "Medium-sized data, N with small factors; any operation; with degrees, from direct (N) to halving "
         "(2-2-...)",
     .source = kButterflySource,
     .rank_ordered = true,

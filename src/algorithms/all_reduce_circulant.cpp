@@ -28,7 +28,7 @@ const Algorithm all_reduce_circulant = {
     .purpose =
         "Halving, then doubling skips around the ranks: as few rounds and bytes for any N as for powers of "
         "two",
-    .use = "Middling data, a number of ranks that is no power of two",
+    .use = "Medium-sized data, a number of ranks that is no power of two",
     .source = kCirculantSource,
     .closed_form = {.steps = "2 ceil(log2 N)",
                     .sent = "2(N-1)/N n",

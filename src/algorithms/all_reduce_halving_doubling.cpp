@@ -38,7 +38,7 @@ const Algorithm all_reduce_halving_doubling = {
     .purpose =
         "Recursive halving, then recursive doubling, in rank order; ranks beyond a power of two join a "
         "neighbour",
-    .use = "Middling data, a power of two ranks; any operation",
+    .use = "Medium-sized data, a power of two ranks; any operation",
     .source =
         "R. Rabenseifner: Optimization of collective reduction operations, ICCS 2004, recursive halving and "
         "doubling",

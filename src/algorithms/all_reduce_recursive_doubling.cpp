@@ -41,7 +41,7 @@ const Algorithm all_reduce_recursive_doubling = {
     .name = "recursive_doubling",
     .purpose =
         "The butterfly: partners exchange all they have and combine in rank order, at distances 1, 2, 4, ...",
-    .use = "Short data: the fewest rounds; any operation",
+    .use = "Small data: the fewest rounds; any operation",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), allreduce, recursive doubling",

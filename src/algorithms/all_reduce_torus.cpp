@@ -71,7 +71,8 @@ const Algorithm all_reduce_torus = {
     .collective = schedule::Collective::all_reduce,
     .name = "torus",
     .purpose = "Ranks in a grid: reduce-scatter along rows, all_reduce along columns, all-gather along rows",
-    .use = "Long data, many ranks: the bytes of the ring in about 4 sqrt N rounds; networks that are a torus",
+    .use =
+        "Large data, many ranks: the bytes of the ring in about 4 sqrt N rounds; networks that are a torus",
     .source =
         "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
         "and experience, CCPE 19 (2007), bucket algorithms on meshes",

@@ -60,7 +60,7 @@ const Algorithm all_to_all_bruck = {
     .collective = schedule::Collective::all_to_all,
     .name = "bruck",
     .purpose = "Parts travel over distances 1, 2, 4, ..., many in one message, log2(N) rounds",
-    .use = "Short parts of equal lengths, many ranks",
+    .use = "Small parts of equal lengths, many ranks",
     .source =
         "J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all "
         "communications in multiport message-passing systems, IEEE TPDS 8 (1997), section 3",

@@ -9,7 +9,7 @@ const Algorithm broadcast_binomial = {
     .collective = schedule::Collective::broadcast,
     .name = "binomial",
     .purpose = "A binomial tree: each rank that has the data passes it on, log2(N) rounds",
-    .use = "Short data, many ranks",
+    .use = "Small data, many ranks",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), broadcast",

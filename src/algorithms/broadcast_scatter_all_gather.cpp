@@ -49,7 +49,7 @@ const Algorithm broadcast_scatter_all_gather = {
     .collective = schedule::Collective::broadcast,
     .name = "scatter_all_gather",
     .purpose = "The root scatters the data over a tree, then its pieces travel around a ring",
-    .use = "Long data, many ranks: no rank sends more than about twice the data",
+    .use = "Large data, many ranks: no rank sends more than about twice the data",
     .source =
         "M. Barnett, L. Shuler, R. van de Geijn, S. Gupta, D. Payne, J. Watts: Interprocessor collective "
         "communication library (InterCom), SHPCC 1994, long-vector broadcast",

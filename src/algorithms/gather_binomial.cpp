@@ -38,7 +38,7 @@ const Algorithm gather_binomial = {
     .collective = schedule::Collective::gather,
     .name = "binomial",
     .purpose = "Ranks gather the parts of their subtree and hand them on together, log2(N) rounds",
-    .use = "Short parts, many ranks",
+    .use = "Small parts, many ranks",
     .source =
         "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
         "and experience, CCPE 19 (2007), section 4, minimum-spanning-tree gather",

@@ -9,7 +9,7 @@ const Algorithm reduce_binomial = {
     .collective = schedule::Collective::reduce,
     .name = "binomial",
     .purpose = "A binomial tree towards the root: every rank adds up its subtree, log2(N) rounds",
-    .use = "Short data, many ranks",
+    .use = "Small data, many ranks",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), reduce",

@@ -49,7 +49,8 @@ const Algorithm reduce_scatter_butterfly = {
         "Layers of exchanges among groups of d1, d2, ... ranks: recursive halving for any N with small "
         "factors",
     .use =
-        "Short and middling parts, N with small factors; with degrees, from direct (N) to halving (2-2-...)",
+        "Small and medium-sized parts, N with small factors; with degrees, from direct (N) to halving "
+        "(2-2-...)",
     .source = kButterflySource,
     .parameters = kButterflyParameters,
     .closed_form = kButterflyHalf,

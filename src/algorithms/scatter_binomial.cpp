@@ -39,7 +39,7 @@ const Algorithm scatter_binomial = {
     .collective = schedule::Collective::scatter,
     .name = "binomial",
     .purpose = "The root gives half of the parts to another rank, and both go on so, log2(N) rounds",
-    .use = "Short parts, many ranks",
+    .use = "Small parts, many ranks",
     .source =
         "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
         "and experience, CCPE 19 (2007), section 4, minimum-spanning-tree scatter",
