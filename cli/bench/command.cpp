@@ -248,7 +248,7 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
             fmt::format("Any of {}; with {} alone ranks are threads (default: kolo's choice)",
                         fmt::join(transport::transport_names(), ", "),
                         transport::fastest_transport(transport::Reach::process).name));
-  add_value(*bench, "--memory", raw.memory, "NAME", "shared: given out by kolo; private: the program's own");
+  add_value(*bench, "--memory", raw.memory, "NAME", "shared: allocated by kolo; private: the program's own");
   add_value(
       *bench, "--device", raw.device, "NAME",
       "Whose memory the calls get: host; cuda: each rank's GPU, which the ranks of a host take in turns; "
