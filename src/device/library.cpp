@@ -32,7 +32,7 @@ void* Library::find(const char* symbol) {
 
 Status Library::complete() const {
   if (missing_.empty()) return {};
-  return Status(Code::system, fmt::format("{} has no {}", path_, missing_));
+  return Status(Code::system, fmt::format("{} has no function {}", path_, missing_));
 }
 
 }  // namespace kolo::device

@@ -14,7 +14,7 @@ CASES = [
     (NEWER, "auto", "calls on devices are staged: rank 0 has NCCL 2.28.9, rank 1 has 2.30.7"),
     (NEWER, "nccl", "KOLO_GPU is nccl on rank 0, but rank 0 has NCCL 2.28.9, rank 1 has 2.30.7"),
     (NONE, "auto", "calls on devices are staged: rank 1 has no NCCL: /nowhere/libnccl.so.2: cannot open"),
-    (INCOMPLETE, "auto", "calls on devices are staged: rank 1 has no NCCL: " + fakes + "/libcuda.so.1 has no ncclGetErrorString"),
+    (INCOMPLETE, "auto", "calls on devices are staged: rank 1 has no NCCL: " + fakes + "/libcuda.so.1 has no function ncclGetErrorString"),
     (STAGED, "auto", "calls on devices are staged: rank 1 asks for it"),
     (STAGED, "nccl", "KOLO_GPU is nccl on rank 0, but it is staged on rank 1"),
 ]
