@@ -25,6 +25,9 @@ TEST(WithCode, LooksForTheCauseWithinWhatIsSaidAroundIt) {
 TEST(WithCode, TakesNoEverydayWordForACause) {
   const std::pair<const char*, const char*> cases[] = {
       {"cannot start kolo: not found in PATH", "K902"},
+      {"--ranks and --hosts exclude each other: --hosts a:2 starts 2 ranks on a", "K901"},
+      {"half a cycle of a triangular schedule has no steps", "K708"},
+      {"PipelineParallel: no_sync() has no use, as step() has all micro-batches", "K707"},
       {"cannot start a process: too many open files (ulimit -n)", "K403"},
       {"cannot start a process (ulimit -u, or pids.max of the control group): Resource temporarily "
        "unavailable",
@@ -58,6 +61,7 @@ TEST(WithCode, LeavesOneCodeAtTheEnd) {
 }
 
 TEST(WithCode, LeavesATextOfUnknownCause) {
+  EXPECT_EQ(with_code("kolo has no command 'x'", "K901"), "kolo has no command 'x' [K901]");
   EXPECT_EQ(with_code("x [K1] y"), "x [K1] y");
   EXPECT_EQ(with_code("x", "K901"), "x [K901]");
   EXPECT_EQ(with_code(""), "");
