@@ -66,9 +66,9 @@ void Link::meet(Unexpected message, MessageRequest& request) {
   if (!agrees(header, request)) return release(header, std::move(message.memory));
   if (!is_arriving && header.bytes > kShortMessageBytes)
     return start_or_queue_pull({header, &request, std::move(message.memory)});
-  if (const std::uint64_t odd = message.come % kGranule; is_arriving && odd > 0) {
-    // The last bytes may be part of an element: they go back to the input buffer. It is empty, because only
-    // bytes that were read past it end within an element.
+  if (const std::uint64_t odd = message.come % kGranule; is_arriving && odd > 0 && request.data == nullptr) {
+    // The last bytes may be part of an element: they go back to the input buffer. It is empty, because all of
+    // it that belonged to the message has been stored.
     message.come -= odd;
     std::memcpy(in_.get(), message.memory.memory.get() + message.come, odd);
     in_begin_ = 0;
@@ -203,7 +203,9 @@ void Link::handle(const FrameHeader& header) {
 
 bool Link::take_payload() {
   std::uint64_t size = std::min<std::uint64_t>(in_end_ - in_begin_, arrival_.left);
-  if (size < arrival_.left) size -= size % kGranule;
+  // A reduction takes whole elements. A message that is only stored leaves nothing in the input buffer, so
+  // that the rest of it can be read into its place.
+  if (place_of_next() == nullptr && size < arrival_.left) size -= size % kGranule;
   if (size == 0) return false;
   if (arrival_.request != nullptr) {
     consume(size);
@@ -218,6 +220,7 @@ bool Link::take_payload() {
 /// Reductions, above all the user's own, need aligned operands; short messages of odd sizes shift the stream.
 void Link::consume(std::uint64_t size) {
   MessageRequest& request = *arrival_.request;
+  if (request.data != nullptr) return request.consume(arrival_.done, in_.get() + in_begin_, size);
   if (in_begin_ % kAlignment != 0 && size < arrival_.left) {
     // All that is buffered belongs to this message.
     std::memmove(in_.get(), in_.get() + in_begin_, in_end_ - in_begin_);

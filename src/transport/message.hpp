@@ -49,8 +49,8 @@ class MessageRequest {
   /// Sends only: the bytes leave now. From here on, if not before, `data` points to them. May be called
   /// again.
   virtual void leaving() {}
-  /// Receives only: `size` bytes of the message, from byte `offset` on. Calls come in order and without gaps;
-  /// `size` is a multiple of 8 except at the end. `from` is valid only during the call.
+  /// Receives only: `size` bytes of the message, from byte `offset` on. Calls come in order and without gaps.
+  /// Without `data`, `size` is a multiple of 16 except at the end. `from` is valid only during the call.
   virtual void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) = 0;
   /// The memory of a send may be overwritten; the data of a receive has been consumed.
   virtual void finished() = 0;

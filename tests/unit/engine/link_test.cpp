@@ -246,6 +246,24 @@ TEST_P(LinkOver, AMessageIsAskedForItsBytesWhenTheyLeave) {
   }
 }
 
+TEST(Link, AMessageThatIsOnlyStoredIsReadIntoItsPlace) {
+  for (const std::uint64_t shift : {0, 3, 8}) {
+    Pair pair(false, 1, 1 << 20);
+    Message first(transport::Tag{1, 0, 1}, shift), long_one(transport::Tag{1, 1, 1}, 1 << 20);
+    Message short_receive(transport::Tag{1, 0, 1}, shift, true),
+        receive(transport::Tag{1, 1, 1}, 1 << 20, true);
+    fill(first, 1);
+    fill(long_one, 2);
+    for (Message* message : {&short_receive, &receive}) pair.links[1]->post_receive(*message);
+    for (Message* message : {&first, &long_one}) pair.links[0]->post_send(*message);
+    pair.run();
+    ASSERT_TRUE(receive.done);
+    EXPECT_EQ(long_one.memory, receive.memory);
+    // What comes behind its header in one read is copied from the input buffer.
+    EXPECT_LE(receive.consumed, 16u << 10) << shift;
+  }
+}
+
 TEST(Link, WritesItsTurnAndThenReads) {
   constexpr std::uint64_t kTurn = 30'000;
   Pair pair(false, 1, std::size_t{1} << 30, std::size_t{1} << 30, kTurn);
