@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -40,12 +41,14 @@ Status lost(int error_number) {
 
 }  // namespace
 
-socklen_t abstract_address(std::string_view name, sockaddr_un& address) {
-  address = {};
+int call_with_abstract_address(int (*function)(int, const sockaddr*, socklen_t), int fd,
+                               std::string_view name) {
+  sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
   std::memcpy(address.sun_path + 1, name.data(), length);
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  const auto address_length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return function(fd, reinterpret_cast<const sockaddr*>(&address), address_length) == 0 ? 0 : errno;
 }
 
 void set_option(int fd, int level, int option, int value) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -24,9 +23,10 @@ inline bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK;
 }
 
-/// An abstract Unix address: it disappears with its socket, however the process ends. `name`: at most 107
-/// bytes.
-socklen_t abstract_address(std::string_view name, sockaddr_un& address);
+/// Calls ::bind or ::connect with an abstract Unix address, which disappears with its socket, however the
+/// process ends. Returns errno, or 0. `name`: at most 107 bytes.
+int call_with_abstract_address(int (*function)(int, const sockaddr*, socklen_t), int fd,
+                               std::string_view name);
 
 /// An option that the system does not know is ignored: each is an improvement only.
 void set_option(int fd, int level, int option, int value);

@@ -1,7 +1,6 @@
 #include "transport/host_mark.hpp"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <chrono>
@@ -27,10 +26,8 @@ constexpr int kNoRank = -1;
 int call(int (*function)(int, const sockaddr*, socklen_t), UniqueFd& fd, std::string_view job, int rank) {
   if (!fd.valid()) fd = UniqueFd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno;
-  sockaddr_un address;
-  const socklen_t length =
-      net::abstract_address("kolo-host-" + net::hmac_digits(job, fmt::format("host mark {}", rank)), address);
-  return function(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0 ? 0 : errno;
+  return net::call_with_abstract_address(
+      function, fd.get(), "kolo-host-" + net::hmac_digits(job, fmt::format("host mark {}", rank)));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "transport/transport.hpp"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -181,10 +180,8 @@ std::vector<std::string> ShmTransport::candidates(std::string_view address) cons
 Result<UniqueFd> ShmTransport::dial(const std::string& candidate) const {
   auto fd = open_socket();
   if (!fd.ok()) return fd;
-  sockaddr_un address;
-  const socklen_t length = net::abstract_address(candidate.substr(1), address);
-  if (::connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
-    return connect_failure(errno);
+  const int error = net::call_with_abstract_address(::connect, fd->get(), candidate.substr(1));
+  if (error != 0) return connect_failure(error);
   return fd;
 }
 
@@ -208,12 +205,9 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
   auto fd = shm::open_socket();
   if (!fd.ok()) return fd.status().prefixed("shm");
   auto address = shm::Address::make(options.host);
-  sockaddr_un name;
-  const socklen_t length = net::abstract_address(address.socket, name);
-  if (::bind(fd->get(), reinterpret_cast<const sockaddr*>(&name), length) != 0 ||
-      ::listen(fd->get(), SOMAXCONN) != 0) {
-    return Status::from_errno("shm: listening at @" + address.socket, errno);
-  }
+  int error = net::call_with_abstract_address(::bind, fd->get(), address.socket);
+  if (error == 0 && ::listen(fd->get(), SOMAXCONN) != 0) error = errno;
+  if (error != 0) return Status::from_errno("shm: listening at @" + address.socket, error);
   net::Listener listener("shm at @" + address.socket, std::move(*fd));
   return std::unique_ptr<Transport>(
       std::make_unique<shm::ShmTransport>(options, std::move(address), std::move(listener)));

@@ -1,7 +1,6 @@
 #include "transport/tcp/process_mark.hpp"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 
@@ -18,17 +17,11 @@ UniqueFd make_socket() {
 }  // namespace
 
 ProcessMark::ProcessMark() : name_("kolo-tcp-" + net::random_hex(12)), fd_(make_socket()) {
-  sockaddr_un address{};
-  const socklen_t length = net::abstract_address(name_, address);
-  if (::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) name_.clear();
+  if (net::call_with_abstract_address(::bind, fd_.get(), name_) != 0) name_.clear();
 }
 
 bool ProcessMark::has_ended(const std::string& name) {
-  sockaddr_un address{};
-  const UniqueFd probe = make_socket();
-  const socklen_t length = net::abstract_address(name, address);
-  return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 &&
-         errno == ECONNREFUSED;
+  return net::call_with_abstract_address(::connect, make_socket().get(), name) == ECONNREFUSED;
 }
 
 }  // namespace kolo::transport::tcp
