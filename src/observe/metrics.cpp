@@ -87,6 +87,8 @@ std::string prometheus_text(std::span<const RankMetrics> ranks) {
       fmt::format(",version={}", label_value(version())));
   page.of_ranks("kolo_age_seconds", "gauge", "Time since this rank met the others.",
                 [](const RankMetrics& r) { return to_seconds(r.age); });
+  page.of_ranks("kolo_ranks", "gauge", "Ranks of the group, this one included.",
+                [](const RankMetrics& r) { return r.peers.size() + 1; });
   page.of_ranks(
       "kolo_communicators_without_slot_total", "counter",
       "Communicators that would use shared memory, but others had all its slots: their calls are messages.",

@@ -37,6 +37,7 @@ TEST(Metrics, EachValueHasItsLabels) {
   const std::string rank = "{group=\"g\",host=\"a\",rank=\"0\"";
   const std::string peer = rank + ",peer=\"1\",peer_host=\"b\",transport=\"tcp\"} ";
   EXPECT_TRUE(has_line(text, "kolo_age_seconds" + rank + "} 1.5")) << text;
+  EXPECT_TRUE(has_line(text, "kolo_ranks" + rank + "} 2")) << text;
   EXPECT_TRUE(has_line(text, "kolo_operations_total" + rank + ",collective=\"all_reduce\"} 7")) << text;
   EXPECT_TRUE(has_line(text, "kolo_operation_bytes_total" + rank + ",collective=\"all_reduce\"} 56")) << text;
   EXPECT_TRUE(has_line(text, "kolo_operation_errors_total" + rank + ",collective=\"all_reduce\"} 1")) << text;
