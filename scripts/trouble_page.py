@@ -23,7 +23,7 @@ def page(causes):
         parts.append(f"## {area}\n")
         for cause in entries:
             pieces = ", ".join(f"`` {fragment.strip()} ``" if "`" in fragment else f"`{fragment.strip()}`"
-                               for fragment in cause.fragments + cause.weak)
+                               for fragment in cause.fragments + [weak for weak in cause.weak if not weak[0] == weak[-1] == " "])
             parts.append(f"### {cause.code} {cause.title}\n\n" + "\n".join(cause.text) + f"\n\nSaid as: {pieces}\n")
     return "\n".join(parts)
 
