@@ -158,7 +158,7 @@ void Checkpoint::State::touch() const {
 
 void Checkpoint::State::transfer(Entry& entry, Transfer& transfer) {
   const std::string prefix = entry.prefix(transfer.rank());
-  if (entry.is_own) transfer.require_as_many(entry.name);
+  if (entry.is_own && entry.hook == nullptr) transfer.require_as_many(entry.name);
   if (entry.is_model()) {
     for (PlacedParameter one : entry.parameters()) {
       one.name = prefix + one.name;

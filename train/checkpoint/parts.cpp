@@ -73,7 +73,7 @@ void transfer_layouts(const std::string& name, const std::vector<PlacedParameter
 }
 
 void transfer_hook(const std::string& name, GradientHook& hook, Transfer& transfer) {
-  const std::string prefix = of_rank(transfer.rank()) + name;
+  const std::string prefix = of_rank(transfer.rank_of_hook()) + name;
   transfer.tensor(whole_tensor(prefix, at::empty({0}, at::kByte)));
   const auto state = std::make_shared<HookState>();
   if (!transfer.loads()) {

@@ -30,9 +30,9 @@ PlacedParameter whole_tensor(std::string name, const at::Tensor& values) {
 
 void Transfer::require_as_many(const std::string& name) const {
   if (there_ == nullptr || std::cmp_equal(there_->index().files.size(), ranks_)) return;
-  throw std::runtime_error('\'' + name + "' is each rank's own: it is there of " +
-                           std::to_string(there_->index().files.size()) + " ranks, and there are " +
-                           std::to_string(ranks_));
+  throw std::runtime_error(
+      '\'' + name + "' is each rank's own: " + std::to_string(there_->index().files.size()) +
+      " ranks saved it, and there are " + std::to_string(ranks_) + ": start as many, or load without it");
 }
 
 bool Transfer::wants(const std::string& name) const {

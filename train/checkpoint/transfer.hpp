@@ -32,6 +32,11 @@ class Transfer {
 
   bool loads() const { return there_ != nullptr; }
   int rank() const { return rank_; }
+  /// Whose hook's state this rank saves or loads: where another number of ranks has saved, ranks begin with
+  /// what rank modulo that number has left out, so that the mean over ranks stays about the same.
+  int rank_of_hook() const {
+    return loads() ? rank_ % static_cast<int>(there_->index().files.size()) : rank_;
+  }
   bool has(const std::string& name) const { return tensors().contains(name); }
   /// While it loads: all that is there.
   const StoredTensors& tensors() const { return there_->index().tensors; }

@@ -16,6 +16,7 @@
 #include "checkpoint/reader.hpp"
 #include "kolo/train/checkpoint.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/hooks.hpp"
 #include "kolo/train/optim.hpp"
 #include "kolo/train/parallel_layers.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
@@ -212,6 +213,26 @@ TEST_F(OtherRanks, WriteAboutAsMuchEach) {
     EXPECT_EQ(sum, expected);  // each element once
     for (const auto& [file, count] : bytes)
       EXPECT_LE(count, sum / 3 + 5 * 3 * 4 * 4) << file;  // the largest tensor
+  }
+}
+
+TEST_F(OtherRanks, BeginWithWhatHooksOfTheSavedRanksHaveLeftOut) {
+  const auto left_out = [](int rank) {
+    return HookState{{"left out of 0.weight", {static_cast<float>(rank)}}};
+  };
+  run_all(2, [&](Communicator& communicator) {
+    const auto hook = make_gradient_hook("one_bit");
+    hook->set_state(left_out(communicator.rank()));
+    Checkpoint checkpoint;
+    checkpoint.add("hook", *hook).save(folder(0), 1, communicator);
+  });
+  for (const int ranks : {1, 3}) {
+    run_all(ranks, [&](Communicator& communicator) {
+      const auto hook = make_gradient_hook("one_bit");
+      Checkpoint checkpoint;
+      checkpoint.add("hook", *hook).load(folder(0), communicator);
+      EXPECT_EQ(hook->state(), left_out(communicator.rank() % 2));
+    });
   }
 }
 

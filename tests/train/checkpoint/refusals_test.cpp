@@ -151,14 +151,14 @@ TEST_F(RefusedCheckpoints, OfAnotherOptimizerChangeNothing) {
 
 TEST_F(RefusedCheckpoints, OfOtherRanksHaveNothingOfARanksOwn) {
   const auto add = [&](Communicator& communicator, bool saves) {
-    const auto hook = make_gradient_hook("one_bit");
+    Chain chain(1);
     Checkpoint checkpoint;
-    checkpoint.add("hook", *hook);
+    checkpoint.add_own("model", *chain);
     saves ? checkpoint.save(path_, 1, communicator) : static_cast<void>(checkpoint.load(path_, communicator));
   };
   run_all(2, [&](Communicator& communicator) { add(communicator, true); });
   expect_in(refusal(3, [&](Communicator& communicator) { add(communicator, false); }),
-            "'hook' is each rank's own: it is there of 2 ranks, and there are 3");
+            "'model' is each rank's own: 2 ranks saved it, and there are 3: start as many");
 }
 
 TEST_F(RefusedCheckpoints, ThatAreDamagedAreLeftOutForTheOneBefore) {

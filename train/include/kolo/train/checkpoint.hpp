@@ -133,7 +133,7 @@ class Checkpoint {
 
   /// Collective: loads FOLDER/step-N, the newest one of FOLDER that is whole, or the file that kolo wrote
   /// before 0.2, in which flipped bits go unseen. Returns the step that it was saved at. Another number of
-  /// ranks, and of shards or slices, may have saved it, but for what is each rank's own. All ranks read it;
+  /// ranks, and of shards or slices, may have saved it, but for what add_own() took. All ranks read it;
   /// they check it first, each rank some files. A damaged one is left out with a warning, if FOLDER has
   /// several. Throws Error that names the rank, on all ranks, where none is whole, lacks one of the things,
   /// or has one of another shape, in which case nothing is changed.
