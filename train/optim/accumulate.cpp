@@ -24,9 +24,9 @@ std::int64_t samples_of(const Batch& batch) {
 std::int64_t samples_per_part(std::int64_t batch, int ranks, std::int64_t parts) {
   if (batch >= 1 && ranks >= 1 && parts >= 1 && batch % ranks == 0 && batch / ranks % parts == 0)
     return batch / ranks / parts;
-  throw InvalidArgumentError("a batch of " + std::to_string(batch) + " cannot be shared by " +
-                                 std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
-                                 " and accumulated in " + std::to_string(parts) +
+  throw InvalidArgumentError("a batch of " + std::to_string(batch) + " cannot be " +
+                                 (ranks == 1 ? "" : "shared by " + std::to_string(ranks) + " ranks and ") +
+                                 "accumulated in " + std::to_string(parts) +
                                  (parts == 1 ? " part" : " equal parts"),
                              {});
 }
