@@ -89,15 +89,18 @@ Result<UniqueFd> listen_at(const SocketAddress& address) {
 
 Result<UniqueFd> listen_on(const SocketAddress& address, const PortRange& ports) {
   if (address.port() != 0 || ports.first == 0) return listen_at(address);
-  const std::string taken = Status::from_errno("", EADDRINUSE).message();
   SocketAddress one = address;
   for (unsigned port = ports.first; port <= ports.last; ++port) {
     one.set_port(static_cast<std::uint16_t>(port));
     auto fd = listen_at(one);
-    if (fd.ok() || !fd.status().message().ends_with(taken)) return fd;
+    if (fd.ok() || !is_taken(fd.status())) return fd;
   }
   return Status(Code::invalid_argument, fmt::format("no port of KOLO_PORTS={}-{} is free at {}", ports.first,
                                                     ports.last, address.host()));
+}
+
+bool is_taken(const Status& status) {
+  return status.message().ends_with(Status::from_errno("", EADDRINUSE).message());
 }
 
 std::uint16_t local_port(int fd) {

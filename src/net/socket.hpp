@@ -40,6 +40,9 @@ Result<UniqueFd> open_socket(int family);
 /// A listening socket, non-blocking; the error is Code::system with the errno's text. At port 0: at the first
 /// free one of `ports`; if none is free, Code::invalid_argument.
 Result<UniqueFd> listen_on(const SocketAddress& address, const PortRange& ports = {});
+/// Whether listen_on() failed with this because another socket has the port. Of two processes that bind it at
+/// the same time, one may learn it only when it listens.
+bool is_taken(const Status& status);
 std::uint16_t local_port(int fd);
 /// For log messages: the numeric address of the other side.
 std::string remote_name(int fd);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <map>
 #include <mutex>
@@ -154,10 +153,6 @@ struct Serving {
   std::shared_ptr<Store> taken = nullptr;
 };
 
-bool is_taken(const Status& status) {
-  return status.message() == Status::from_errno("bind", EADDRINUSE).message();
-}
-
 Result<Serving> serve_at(const rendezvous::Meeting& meeting, std::uint16_t port) {
   const std::string& host = meeting.address.host;
   const auto addresses = addresses_to_serve(meeting, port);
@@ -169,7 +164,7 @@ Result<Serving> serve_at(const rendezvous::Meeting& meeting, std::uint16_t port)
     if (server.ok()) return Serving{.server = std::move(*server), .host = host};
     last = server.status();
     if (last.code() == Code::invalid_argument) return last;
-    ours = ours || is_taken(last);
+    ours = ours || net::is_taken(last);
   }
   if (ours) return last;
   // The name belongs to no interface of this host, as behind address translation: serve on all interfaces.
@@ -195,7 +190,7 @@ Result<Serving> serve(const rendezvous::Meeting& meeting, std::chrono::nanosecon
     if (serving.ok()) return serving;
     last = serving.status();
     if (last.code() == Code::invalid_argument) return last;
-    if (!is_taken(last)) continue;
+    if (!net::is_taken(last)) continue;
     // Another process may have come as rank 0, too: both find out in the store of the first one.
     auto taken =
         rendezvous::find_store(at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)));

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <barrier>
 #include <cstdint>
 #include <string>
+#include <thread>
+#include <utility>
 
 namespace kolo::net::test {
 namespace {
@@ -31,6 +35,29 @@ TEST(ListenOn, TakesTheFirstFreePortOfTheRange) {
   auto again = listen_on(address, {first, last});
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(local_port(again->get()), first);
+}
+
+// Both may bind the port before one of them listens.
+TEST(ListenOn, OfTwoAtOnceOneHasThePortAndTheOtherFindsItTaken) {
+  SocketAddress address = resolve("127.0.0.1", 0).value_or_throw().front();
+  address.set_port(local_port(listen_on(address).value_or_throw().get()));
+  std::barrier ready(2);
+  for (int round = 0; round < 500; ++round) {
+    std::array<Status, 2> ends;
+    std::array<UniqueFd, 2> sockets;
+    const auto listen = [&](std::size_t one) {
+      ready.arrive_and_wait();
+      auto fd = listen_on(address);
+      ends[one] = fd.status();
+      if (fd.ok()) sockets[one] = std::move(*fd);
+    };
+    std::thread other(listen, 1);
+    listen(0);
+    other.join();
+    ASSERT_NE(sockets[0].valid(), sockets[1].valid());
+    const Status& refused = ends[sockets[0].valid() ? 1 : 0];
+    ASSERT_TRUE(is_taken(refused)) << refused.message();
+  }
 }
 
 }  // namespace
