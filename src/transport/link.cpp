@@ -203,14 +203,15 @@ void Link::handle(const FrameHeader& header) {
 
 bool Link::take_payload() {
   std::uint64_t size = std::min<std::uint64_t>(in_end_ - in_begin_, arrival_.left);
-  // A reduction takes whole elements. A message that is only stored leaves nothing in the input buffer, so
-  // that the rest of it can be read into its place.
-  if (place_of_next() == nullptr && size < arrival_.left) size -= size % kGranule;
+  std::byte* const place = place_of_next();
+  // A reduction takes whole elements. A message that is only stored leaves nothing in the input buffer: the
+  // rest of it is then read into its place.
+  if (place == nullptr && size < arrival_.left) size -= size % kGranule;
   if (size == 0) return false;
   if (arrival_.request != nullptr) {
     consume(size);
   } else if (arrival_.is_unexpected) {
-    std::memcpy(place_of_next(), in_.get() + in_begin_, size);
+    std::memcpy(place, in_.get() + in_begin_, size);
   }
   in_begin_ += size;
   advance(size);
