@@ -32,8 +32,8 @@ class Transfer {
 
   bool loads() const { return there_ != nullptr; }
   int rank() const { return rank_; }
-  /// Whose hook's state this rank saves or loads: where another number of ranks has saved, ranks begin with
-  /// what rank modulo that number has left out, so that the mean over ranks stays about the same.
+  /// The rank whose hook state this rank saves or loads. If another number of ranks has saved, it is this
+  /// rank modulo that number: the mean over ranks of what was left out stays about the same.
   int rank_of_hook() const {
     return loads() ? rank_ % static_cast<int>(there_->index().files.size()) : rank_;
   }
